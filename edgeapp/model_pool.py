@@ -250,12 +250,11 @@ class ModelPool:
         target: str | None,
         drafts: Drafts = NO_DRAFTS,
     ) -> ResolvedModel:
-        """Find the model of `translator` and check its name, task and, if its name tells them, its
-        languages, without importing torch.
+        """Find the model of `translator` and check its name, task and, if its files or its name
+        tell them, its languages, without importing torch.
 
         The arguments and errors are those of `translator`.
         """
-        from pipelines import pair_in_name
         from pipelines.hub import choose_default, resolve
 
         self._check_listed(name)
@@ -267,7 +266,7 @@ class ModelPool:
         self._print_note_once(resolved, automatic=name is None)
         _check_task(resolved, "translation", "translate text")
         if resolved.source in ("bundled", "cache"):  # the name of a folder may be anything
-            own = pair_in_name(resolved.name) or (None, None)
+            own = _languages_before_loading(resolved)
             single = own[1] is not None and len(own[1]) == 2
             _check_languages(resolved.name, own, source, target if single else None)
         _draft_folder(drafts, "translation", "translate text")
@@ -535,6 +534,19 @@ def _check_translator(
         translator.translate_lines([], source_language=source)  # checks the language at once
     own = translator.source_language, translator.target_language
     _check_languages(name, own, source, None if translator.target_codes else target)
+
+
+def _languages_before_loading(resolved: ResolvedModel) -> tuple[str | None, str | None]:
+    """The languages of a translator as it tells them once it is loaded: by its files, then by its
+    name, which may only look like a pair ("…-en-to-fr")."""
+    from pipelines import pair_in_name
+    from pipelines.hub import read_json
+
+    config = read_json(resolved.folder / "tokenizer_config.json")
+    told = (config.get(key) for key in ("source_lang", "target_lang"))
+    source, target = (code if isinstance(code, str) and code else None for code in told)
+    named = pair_in_name(resolved.name) or (None, None)
+    return source or named[0], target or named[1]
 
 
 def _check_languages(

@@ -242,6 +242,18 @@ def test_a_shared_translator_is_checked_for_each_target(pool: ModelPool, hub_cac
         pool.translator("demo-en-de", "en", "fr")
 
 
+def test_the_files_of_a_translator_tell_its_languages_before_its_name(
+    pool: ModelPool, hub_cache: Path
+) -> None:
+    name = "someone/marian-finetuned-en-to-de"  # "to" is the code of Tongan
+    add_to_cache(hub_cache, name, DEMO)
+    assert pool.find_translator(name, "en", "de").name == name
+    assert pool.translator(name, "en", "de").source_language == "en"
+    for pair in (("to", "de"), ("en", "fr")):
+        with pytest.raises(UnsupportedTask, match="translates"):
+            pool.find_translator(name, *pair)
+
+
 def test_only_listed_models(hub_cache: Path, tmp_path: Path) -> None:
     pool = ModelPool(Settings(threads=1), listed_only=True)
     for name in (str(tmp_path), "/etc", "tiny", str(DEMO)):
