@@ -468,7 +468,8 @@ class ModelPool:
             return
         need = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
         for model in self.loaded:
-            if limit.free_bytes >= need:
+            # A model that is larger than the limit is refused, and the others stay.
+            if limit.free_bytes >= need or need > limit.limit:
                 break
             with suppress(ModelError):  # it is in use
                 self._unload(model.folder)

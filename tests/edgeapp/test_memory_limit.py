@@ -83,6 +83,10 @@ def test_an_idle_model_makes_room_and_a_used_one_does_not(monkeypatch: pytest.Mo
         pool.translator("demo-de-en", "de", "en")
     pool.translator("demo-de-en", "de", "en")
     assert [model.folder.name for model in pool.loaded] == ["demo-de-en"]
+    limit.limit = 1 << 20
+    with pytest.raises(MemoryLimitReached):
+        pool.translator("demo-en-de", "en", "de")
+    assert [model.folder.name for model in pool.loaded] == ["demo-de-en"], "too large for the limit"
     assert process_memory.memory_in_use() > 0
     pool.engine.close()
 
