@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from edgeapp.process_memory import memory_in_use
 from tests import tally
 
 
@@ -30,13 +32,14 @@ def summary(process: Process) -> list[str]:
     return lines
 
 
-def test_workers_are_summed() -> None:
+def test_workers_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     main = Process()
     for tokens, line in ((5, "b"), (7, "a")):
         worker = Process()
         worker.counts.exactness.models += 1
         worker.counts.exactness.tokens += tokens
         worker.counts.lines.append(line)
+        monkeypatch.setattr(tally, "_peak_bytes", lambda held=tokens: held << 27)
         tally.pytest_sessionfinish(SimpleNamespace(config=worker))  # type: ignore[arg-type]
         sent = json.loads(json.dumps(worker.workeroutput))
         tally.pytest_testnodedown(SimpleNamespace(config=main, workeroutput=sent))
@@ -46,7 +49,22 @@ def test_workers_are_summed() -> None:
         "exactness: 2 models, 0 prompts, 12 tokens compared, 0 ties",
         "a",
         "b",
+        "memory: a worker held 0.9 GB at most",
     ]
+
+
+def test_a_large_worker_is_said() -> None:
+    main = Process()
+    main.counts.peak_bytes = 2_000_000_000
+    assert summary(main) == [
+        "memory: a worker held 2.0 GB at most, more than the 1.6 GB of tests/tally.py"
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the figure is Linux'")
+def test_the_peak_is_no_less_than_what_is_held() -> None:
+    held = memory_in_use()
+    assert tally._peak_bytes() >= held > 0
 
 
 def test_what_was_not_compared_is_not_mentioned() -> None:

@@ -76,7 +76,7 @@ def test_the_gate_leaves_the_campaign_out(pytestconfig: pytest.Config) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "gigabytes", "processes"),
-    [("", 12, 3), ("", 11, 2), ("", 0, 2), (WHOLE, 12, 3), (FAST, 12, 2)],
+    [("", 8, 3), ("", 7, 2), ("", 0, 2), (WHOLE, 8, 3), (FAST, 8, 2)],
 )
 def test_the_whole_suite_gets_one_process_more_than_there_are_cores(
     monkeypatch: pytest.MonkeyPatch, expression: str, gigabytes: int, processes: int

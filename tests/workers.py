@@ -8,20 +8,28 @@ share a server and a browser; and all with real weights, which share what those 
 takes longest comes first, as its markers let expect. For the whole suite `-n auto` is one process
 more than there are cores, if there is memory for it: the first minutes wait for browsers, timers
 and recordings that are played as fast as they were spoken.
+
+A worker keeps to BYTES_OF_A_WORKER: models belong to the fixtures of a file, and after a file a
+worker that has grown gives freed memory back. The summary has the most that a worker held
+(tests/tally.py).
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edgeapp.process_memory import memory_in_use
+from pipelines.malloc import trim_heap
 from tests.conftest import is_worker
+from tests.tally import BYTES_OF_A_WORKER
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -41,7 +49,8 @@ _TOGETHER = ("tests/e2e/test_ui", "tests/real/", "tests/engine/kernels/")
 _SECONDS = {"browser": 8.0, "real": 8.0, "e2e": 3.0, "oracle": 1.3, "slow": 0.8}
 _UNMARKED_S = 0.03
 _DEFAULT = "not (campaign)"  # pyproject.toml: what runs if no expression is given
-_BYTES_OF_A_PROCESS = 4 << 30  # with the programs that it starts
+_BYTES_OF_A_PROCESS = BYTES_OF_A_WORKER + (1 << 30)  # with the programs that it starts
+_BYTES_TO_TRIM = 1 << 30  # below, looking for garbage is not worth its time
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -87,6 +96,16 @@ def _scope(nodeid: str) -> str:
     """What one worker runs: the file of a test, or the beginning of the names of several."""
     file = nodeid.split("::")[0]
     return next((start for start in _TOGETHER if file.startswith(start)), file)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After the last test of a file, when its fixtures are gone, free what they held."""
+    yield
+    over = nextitem is None or nextitem.path != item.path
+    if over and memory_in_use() > _BYTES_TO_TRIM:
+        gc.collect()
+        trim_heap()
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)

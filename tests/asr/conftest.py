@@ -32,14 +32,14 @@ def english_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_whisper(tmp_path_factory.mktemp("whisper") / "tiny.en", "tiny.en")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     """A float32 engine on the CPU: exact."""
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def real(multilingual: Path, engine: Engine) -> Transcriber:
     """A transcriber with random weights."""
     return Transcriber(multilingual, engine=engine)
@@ -54,10 +54,10 @@ class Pair:
 
 
 @pytest.fixture(scope="session")
-def fitted(
-    engine: Engine, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Pair:
-    """A model fitted on tests.asr.recordings, by one worker for all."""
+def _fitted_files(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Whisper, Path]:
+    """A model fitted on tests.asr.recordings, by one worker for all, and its folder for ours."""
     from filelock import FileLock
 
     from tests.asr.fitted import fit, unfitted
@@ -72,7 +72,14 @@ def fitted(
     model = unfitted()
     model.load_state_dict(torch.load(weights, weights_only=True))
     folder = write_whisper(tmp_path_factory.mktemp("whisper") / "fitted", "tiny")
-    return Pair(Transcriber(from_openai(model, folder), engine=engine), model)
+    return model, from_openai(model, folder)
+
+
+@pytest.fixture(scope="module")
+def fitted(engine: Engine, _fitted_files: tuple[Whisper, Path]) -> Pair:
+    """The fitted model in both programs."""
+    theirs, folder = _fitted_files
+    return Pair(Transcriber(folder, engine=engine), theirs)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -46,19 +46,19 @@ def library() -> KernelLibrary:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     """The exact one: float32 on the CPU, on one thread, which a busy neighbor cannot hold up."""
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def marian(engine: Engine, checkpoints: Folders) -> LoadedModel:
     return engine.load(checkpoints("marian:opus-mt-en-de"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def whisper(engine: Engine, checkpoints: Folders) -> LoadedModel:
     return engine.load(checkpoints("whisper:tiny"))
 

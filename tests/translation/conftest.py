@@ -19,14 +19,14 @@ def demo_folder() -> Path:
     return DEMO
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def exact_engine() -> Iterator[Engine]:
     """An engine that computes what transformers computes."""
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo(demo_folder: Path, exact_engine: Engine) -> Translator:
     return Translator(demo_folder, engine=exact_engine)
 
