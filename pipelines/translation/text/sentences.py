@@ -39,15 +39,16 @@ _MAX_CHARACTER = 64  # code points of one character; a longer row of marks is cu
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Abbreviations before a name, where sentencex takes their full stop for the end of a sentence. By
-# language: "on." is Onorevole in Italian, and a word in English. Small letters stand for both.
+# language: "on." is Onorevole in Italian, and a word in English. Small letters stand for both. Some
+# are words as well ("им."): two sentences in one are translated better than two halves of one.
 _BEFORE_NAMES = {
     language: frozenset(words.split())
     for language, words in {
         "bg": "св проф акад ген ул гр",
         "ca": "sr sra sta dr dra mn fra",
         "cs": "p ing mgr bc mudr judr phdr dr doc prof sv gen plk",
-        "da": "hr fru frk dr prof sct",
-        "de": "hr fr frl dr prof st hl mag dipl",
+        "da": "hr frk dr prof sct",
+        "de": "hr fr frl dr prof st hl Mag dipl",
         "el": "κ κα κκ δρ αγ καθ",
         "es": "sr sra sres sras srta srtas dña dn dr dra dres ing lic arq gral cnel sto sta mons "
         "excmo excma ilmo ilma pbro",
@@ -58,7 +59,7 @@ _BEFORE_NAMES = {
         "it": "sig sigg sigra signa dott dottssa prof profssa ing avv arch geom rag On Sen mons "
         "card ss cav comm gen col cap magg",
         "nl": "mevr mw dhr dr drs ir ing prof ds jhr gebr",
-        "no": "hr fru frk dr prof st",
+        "no": "hr frk dr prof st",
         "pl": "p ks dr inż mgr prof św ul al gen płk kpt por im bp abp hab",
         "pt": "sr sra srs sras srta dr dra drs eng arq prof profa exmo exma exa sto sta pe gen cel",
         "ro": "dl dna d-na sf dr prof ing str",
@@ -66,8 +67,8 @@ _BEFORE_NAMES = {
         "sk": "p ing mgr bc mudr judr phdr dr doc prof sv gen plk",
         "sl": "sv ga dr prof mag ing",
         "sr": "sv св g г-ђа dr др prof проф",
-        "sv": "hr fru frk dr prof st",
-        "tr": "dr sn prof av doç hz",
+        "sv": "hr frk dr prof st",
+        "tr": "dr sn prof Av doç hz",
         "uk": "св проф акад ген вул ім",
     }.items()
 }

@@ -181,6 +181,7 @@ def test_a_title_or_an_initial_stays_with_the_name(language: str, text: str) -> 
         ("hu", "Ez ő."),
         ("uk", "Хто це є."),
         ("sv", "Det är en ö."),
+        ("sv", "Hon är min fru."),
     ],
 )
 def test_a_sentence_may_end_with_a_short_word(language: str, first: str) -> None:
