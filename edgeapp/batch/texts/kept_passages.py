@@ -10,7 +10,7 @@ from edgeapp.batch.journal.job_journal import Job
 from edgeapp.batch.journal.pieces import PassagesPiece, PieceCollector
 from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.texts.translation_job import LineTranslator
-from edgeapp.console import print_note
+from edgeapp.console import counted, print_note
 
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation
@@ -45,7 +45,9 @@ class KeptPassages:
             lambda done: None if entry is None else entry.add(PassagesPiece(tuple(done)))
         )
         if self._earlier:
-            print_note(f"{name}: resuming after {len(self._earlier)} translated passages")
+            print_note(
+                f"{name}: resuming after {counted(len(self._earlier), 'translated passage')}"
+            )
 
     def __enter__(self) -> KeptPassages:
         self._collector.__enter__()

@@ -21,7 +21,7 @@ from edgeapp.batch.texts.language_check import LanguageCheck
 from edgeapp.batch.texts.line_formats import WRITERS
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.texts.text_source import OpenText, TextSource
-from edgeapp.console import print_note
+from edgeapp.console import counted, print_note
 from pipelines import InputError, NumericalError
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ class TranslationJob:
             self.lines += len(piece.lines)
             failed += piece.failed
         if self.lines:
-            print_note(f"{self.source.shown}: resuming after {self.lines} translated lines")
+            print_note(
+                f"{self.source.shown}: resuming after {counted(self.lines, 'translated line')}"
+            )
         bytes_done = _skip(units, self.lines)
 
         def keep(lines: list[tuple[str, bool]]) -> None:
@@ -138,7 +140,7 @@ class TranslationJob:
         """Keep the lines in a PartFile until all are there. Returns the number of failed ones."""
         part = stack.enter_context(PartFile(target, self.key() if size is not None else None))
         if part.done:
-            print_note(f"{target}: resuming after {part.done} translated lines")
+            print_note(f"{target}: resuming after {counted(part.done, 'translated line')}")
         bytes_done = _skip(units, part.done)
         try:
             failed = self._translate(units, lambda line, _: part.write(line), size, bytes_done)
