@@ -294,16 +294,15 @@ def _parse_microdvd(text: str, format: str) -> SubtitleFile:
         )
     else:
         del lines[0]
-    cues: list[Cue] = []
-    between: list[str] = []
-    at = 0
-    for line in lines:
-        # A line without an end is shown until the next one begins, or for a few seconds.
-        start, end = (int(line[group] or line[1]) / (rate or _FRAME_RATE) for group in (1, 2))
-        cues.append(Cue(start, end, line[3]))
-        between.append(text[at : line.start(3)])
-        at = line.end(3)
-    return SubtitleFile(format, tuple(cues), (*between, text[at:]))
+    rate = rate or _FRAME_RATE
+    found = _without_ends(
+        text, format, [int(line[1]) / rate for line in lines], [line.span(3) for line in lines]
+    )
+    cues = tuple(
+        replace(cue, end=int(line[2]) / rate) if line[2] else cue
+        for cue, line in zip(found.cues, lines, strict=True)
+    )
+    return replace(found, cues=cues)
 
 
 def _check_lines(text: str, understood: re.Pattern[str]) -> None:

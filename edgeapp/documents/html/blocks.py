@@ -104,6 +104,34 @@ def _is_kept(values: Mapping[str, str]) -> bool:
     return says_no or "notranslate" in values.get("class", "").split()
 
 
+@dataclass
+class _Translated:
+    """An element with `translate="yes"` inside others that are not to be translated.
+
+    Attributes:
+        around: Names of the open elements around it whose content is markup.
+        around_counts: How often each name is in `around`.
+        open: Names of the elements that are open in it, itself first.
+        counts: How often each name is in `open`.
+    """
+
+    around: list[str]
+    around_counts: Counter[str]
+    open: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def ends(self, name: str) -> bool:
+        """Take note of an end tag; return whether the element around ends, whose tag it is."""
+        if not self.counts[name]:
+            outer = name != "p" and name not in _INLINE
+            outer = outer and all(each in _ENDED_BY for each in self.around)
+            return outer or self.around_counts[name] > 0
+        while (ended := self.open.pop()) != name:
+            self.counts[ended] -= 1
+        self.counts[name] -= 1
+        return False
+
+
 class _Builder:
     """Collects tokens into blocks. Strings are joined at their end, so that each is copied once."""
 
@@ -119,6 +147,7 @@ class _Builder:
         # Names of the open elements from the first whose content is markup: blocks other than "p".
         self._raw: list[str] = []
         self._raw_names = Counter[str]()
+        self._translated: list[_Translated] = []
 
     def add(self, token: Token) -> None:
         """Append a token."""
@@ -141,6 +170,7 @@ class _Builder:
     def _start_tag(self, token: Token) -> None:
         name, written = token.name, token.written
         closed = written.endswith("/>")
+        self._begin_translated(token, name in _VOID or closed)
         while self._raw and name in _ENDED_BY.get(self._raw[-1], ()):
             self._end_raw()
         kept = not self._raw and _is_kept(attributes(written))
@@ -165,7 +195,40 @@ class _Builder:
             self._open.append(index)
             self._open_by_name.setdefault(name, []).append(index)
 
+    def _begin_translated(self, token: Token, is_empty: bool) -> None:
+        """Enter an element with `translate="yes"`, or leave one whose end tag is missing."""
+        name = token.name
+        if self._translated:
+            inner = self._translated[-1]
+            if name in _ENDED_BY.get(inner.open[-1], ()):
+                inner.ends(inner.open[-1])
+                self._leave_translated()
+        if is_empty:
+            return
+        if self._raw and not any(self._raw_names[each] for each in _RAW):
+            says = attributes(token.written).get("translate")
+            if says is not None and says.strip().lower() in ("", "yes"):
+                self._translated.append(_Translated(self._raw, self._raw_names))
+                self._raw, self._raw_names = [], Counter()
+        if self._translated:
+            self._translated[-1].open.append(name)
+            self._translated[-1].counts[name] += 1
+
+    def _leave_translated(self) -> None:
+        """Leave the element with `translate="yes"` if nothing is open in it."""
+        if self._translated and not self._translated[-1].open:
+            self._flush()
+            left = self._translated.pop()
+            self._raw, self._raw_names = left.around, left.around_counts
+
     def _end_tag(self, token: Token) -> None:
+        while self._translated and self._translated[-1].ends(token.name):
+            self._translated[-1].open.clear()
+            self._leave_translated()
+        self._write_end_tag(token)
+        self._leave_translated()
+
+    def _write_end_tag(self, token: Token) -> None:
         name, written = token.name, token.written
         if self._raw:
             outer = not self._raw_names[name] and name != "p" and name not in _INLINE

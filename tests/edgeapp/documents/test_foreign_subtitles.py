@@ -121,3 +121,26 @@ def _is_utf8(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def test_a_line_without_an_end_is_shown_until_the_next_one() -> None:
+    content = "{25}{}One.\n{100}{}Two.\n{200}{250}Three.\n{400}{}Four.\n"
+    file = parse(content.encode(), "sub", "film.sub")
+    times = [(cue.start, cue.end) for cue in file.cues]
+    assert times == [(1.0, 4.0), (4.0, 8.0), (8.0, 10.0), (16.0, 21.0)]
+    assert file.render([cue.text for cue in file.cues]) == content.encode()
+
+
+def test_the_other_languages_of_sami_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    content = (
+        "<SAMI><BODY>\n<SYNC Start=0><P Class=ENCC>Hello.<P Class=FRCC>Bonjour.\n"
+        "<SYNC Start=2000><P Class=ENCC>Bye.</P><P Class=FRCC>Salut.</P>\n"
+        "<SYNC Start=4000><P Class=FRCC>Seul.\n</BODY></SAMI>\n"
+    )
+    file = parse(content.encode(), "smi", "film.smi")
+    assert [cue.text for cue in file.cues] == ["Hello.", "Bye."]
+    *_, translated = translate_subtitles(file, _mirrored)
+    assert isinstance(translated, bytes)
+    expected = content.replace("Hello", "olleH").replace("Bye", "eyB")
+    assert translated.decode() == expected
+    assert "those of FRCC stay" in capsys.readouterr().err

@@ -58,6 +58,24 @@ def test_blocks() -> None:
          '<p translate="no">one two</p><p>TWO ONE</p>'),
         ("<div class='x notranslate'>one <div>two</div> <b>a</b> b</div><br>one two",
          "<div class='x notranslate'>one <div>two</div> <b>a</b> b</div><br>TWO ONE"),
+        ("<div translate=no>a b<p translate=yes>one two</p>c d</div>one two",
+         "<div translate=no>a b<p translate=yes>TWO ONE</p>c d</div>TWO ONE"),
+        ('<div translate=no>a b <b translate="">one two</b> c d</div>',
+         '<div translate=no>a b <b translate="">TWO ONE</b> c d</div>'),
+        ("<div translate=no><p translate=yes>one two<p>a b</div>one two",
+         "<div translate=no><p translate=yes>TWO ONE<p>a b</div>TWO ONE"),
+        ("<div translate=no><p translate=yes>one two</div>one two",
+         "<div translate=no><p translate=yes>TWO ONE</div>TWO ONE"),
+        ("<div translate=no><ul translate=yes><li>one two<li translate=no>a b<li>one two</ul>a b"
+         "</div>", "<div translate=no><ul translate=yes><li>TWO ONE<li translate=no>a b<li>TWO ONE"
+         "</ul>a b</div>"),
+        ("<div translate=no><div translate=yes><div>one two</div>one two</div>a b</div>one two",
+         "<div translate=no><div translate=yes><div>TWO ONE</div>TWO ONE</div>a b</div>TWO ONE"),
+        ("<div translate=no><div translate=yes><div translate=no><p translate=yes>one two</div>"
+         "one two</div>a b</div>", "<div translate=no><div translate=yes><div translate=no>"
+         "<p translate=yes>TWO ONE</div>TWO ONE</div>a b</div>"),
+        ("<div translate=no><pre translate=yes>a b</pre>a b</div>one two",
+         "<div translate=no><pre translate=yes>a b</pre>a b</div>TWO ONE"),
         ("<p translate=NO>one two<p>one two", "<p translate=NO>one two<p>TWO ONE"),
         ("<ul><li translate=no>a b<ul><li>c d</ul><li>one two</ul>one two",
          "<ul><li translate=no>a b<ul><li>c d</ul><li>TWO ONE</ul>TWO ONE"),
