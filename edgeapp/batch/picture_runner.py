@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from edgeapp.batch.find_inputs import FoundInput
-from edgeapp.batch.outputs import output_names, prepare_folder, write_atomically
+from edgeapp.batch.outputs import output_names, prepare_folder, reserved, write_atomically
 from edgeapp.batch.run_progress import ProgressOutput, RunProgress
 from edgeapp.console import print_note
 from edgeapp.exit_codes import InputFailures
@@ -79,6 +79,12 @@ class PictureRunner:
             progress.skip(f"{files[0]} exists already")
             print_note(f"{path}: skipped, for {files[0]} exists already; --overwrite replaces it")
             return
+        if files:
+            files[0].parent.mkdir(parents=True, exist_ok=True)
+        with reserved(files):
+            self._read_and_write(path, files, progress)
+
+    def _read_and_write(self, path: str, files: Sequence[Path], progress: RunProgress) -> None:
         text = self._text(path, progress)
         if not text.lines:
             print_note(f"{path}: no text was found")
@@ -93,10 +99,9 @@ class PictureRunner:
                 typer.echo(f"\n{translation}")
         if not files:
             return
-        files[0].parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(files[0], content)
-        if len(files) > 1:
-            write_atomically(files[1], f"{translation}\n")
+        for file, written in zip(files, (content, f"{translation}\n"), strict=False):
+            if self.overwrite or not file.exists():  # of a run that was ended between the two
+                write_atomically(file, written)
 
     def _files(self, name: str) -> list[Path]:
         """The files of a picture: its text, and the translation."""

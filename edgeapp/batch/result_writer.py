@@ -26,6 +26,9 @@ class ResultWriter:
         journal: Knows what was written by earlier runs; None: no existing file is known.
         overwrite: Replace files of any origin.
         origin: The input that the results are made from; None if that is not known.
+
+    Attributes:
+        overwrite: As the argument.
     """
 
     def __init__(
@@ -34,30 +37,35 @@ class ResultWriter:
         overwrite: bool = False,
         origin: Origin | None = None,
     ) -> None:
-        self._journal, self._overwrite, self._origin = journal, overwrite, origin
+        self._journal, self.overwrite, self._origin = journal, overwrite, origin
 
     def of(self, origin: Origin) -> ResultWriter:
         """Return a writer of the results of an input."""
-        return ResultWriter(self._journal, self._overwrite, origin)
+        return ResultWriter(self._journal, self.overwrite, origin)
 
-    def check(self, paths: Iterable[Path]) -> None:
+    def check(self, paths: Iterable[Path], *, done: bool = False) -> None:
         """Check that files can be replaced; before any work is done.
 
         An empty file can be: mktemp makes such.
+
+        Args:
+            paths: The files.
+            done: The journal says that they hold the results of the input: only check that they
+                were not edited.
 
         Raises:
             OutputError: One exists and was not written by an earlier run, was edited since, or
                 holds the result of another input.
         """
         for path in paths:
-            if self._overwrite or not path.is_file() or not path.stat().st_size:
+            if self.overwrite or not path.is_file() or not path.stat().st_size:
                 continue
             known = set() if self._journal is None else self._journal.digests_of(path)
             if not known:
                 problem = "exists, and no run in the journal has written it"
             elif _digest_of(path) not in known:
                 problem = "was edited since it was written"
-            elif (other := self._other_origin(path)) is not None:
+            elif not done and (other := self._other_origin(path)) is not None:
                 problem = f"holds the result of {other}"
             else:
                 continue
@@ -84,7 +92,7 @@ class ResultWriter:
         """A line that says what a run would do with an input, or why it would refuse."""
         try:
             if decision is not Decision.SKIP_OTHERS:
-                self.check(paths)
+                self.check(paths, done=decision is Decision.SKIP_DONE)
         except OutputError as error:
             return f"{source}: refused: {error}"
         return f"{source}: {verb if decision is Decision.BEGIN else decision.value}"

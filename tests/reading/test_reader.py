@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from edgeapp.batch.outputs import reserved
 from edgeapp.cli import main
 from pipelines import InputError, LineDelta, LineDone, LinesFound, OptionError, Reader, ReadOptions
 from pipelines.errors import ModelError
@@ -200,6 +201,12 @@ def test_files_with_translations_are_not_replaced(
     Path("out/two.de.txt").unlink()
     code, _, _ = run(*arguments, "--translation-model", "demo-en-de", capfd=capfd)
     assert Path("out/two.de.txt").is_file(), "a run that was ended between the two goes on"
+    assert Path("out/two.txt").read_text() == "mine"
+    Path("out/two.txt").unlink()
+    with reserved([Path("out/two.txt")]):
+        code, _, err = run(*arguments, "--translation-model", "demo-en-de", capfd=capfd)
+    assert code == 1
+    assert "out/two.txt is being written by another run" in err
 
 
 def test_models_that_do_not_read(pages: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ written, so that no other file is ever replaced.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -102,12 +103,14 @@ class Origin:
     """An input, as the input of results.
 
     Attributes:
-        name: Its absolute path; its address; "-" for stdin.
+        name: Its absolute path; its address; "-" for stdin and for a text of the command line.
         path: The file that it can be read from; None: it can be read once only.
+        text: The text of the command line, or None.
     """
 
     name: str
     path: Path | None = None
+    text: str | None = None
 
     @classmethod
     def of(cls, path: str, shown: str) -> Origin:
@@ -120,6 +123,8 @@ class Origin:
     @property
     def digest(self) -> str | None:
         """SHA-256 of its content, or None."""
+        if self.text is not None:
+            return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()
         if self.path is None:
             return None
         with suppress(OSError):
@@ -243,10 +248,11 @@ class JobJournal:
         return {digest for (digest,) in rows}
 
     def other_origin(self, path: Path, origin: Origin) -> str | None:
-        """Return the name of the input whose result a file holds, or None.
+        """Return the name of the input whose result a file holds; None for the same input.
 
-        None stands for the input itself, at its path or under another name, and for a file whose
-        input is not known: one that an earlier version has written.
+        An input is the same at its path, and with its content under any name. What was read from
+        stdin is never the same, nor is an input that is not known: of a file that an earlier
+        version has written.
 
         Args:
             path: The file.
@@ -256,10 +262,16 @@ class JobJournal:
             "SELECT source, source_digest FROM files WHERE path = ? ORDER BY written DESC LIMIT 1",
             (_storable(str(path.absolute())),),
         )
-        if not row or row[0][0] in (None, _storable(origin.name)):
+        if not row:
             return None
         source, digest = row[0]
-        return None if digest is not None and digest == origin.digest else str(source)
+        if digest is not None and digest == origin.digest:
+            return None
+        if source is None:
+            return "an input that an earlier version did not note"
+        if source == "-":
+            return "another text, or of what was read from stdin"
+        return None if source == _storable(origin.name) else str(source)
 
     def delete(self, key: str) -> None:
         """Delete a job."""

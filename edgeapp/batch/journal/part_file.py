@@ -66,13 +66,16 @@ def _remember(state: _State, digest: str) -> None:
 class PartFile:
     """Lines for `path`, written to `path`.part and renamed by `finish`. A context manager.
 
-    The key of the job is stored in `path`.part.json. Complete lines of an earlier run are kept
-    if its key is the same, else they are overwritten. On exit an empty .part is deleted.
+    The key of the job and the name of its input are stored in `path`.part.json. Complete lines of
+    an earlier run are kept if its key is the same. They are overwritten if its input is, and
+    otherwise refused. On exit an empty .part is deleted.
 
     Args:
         path: The output file.
         key: Key of the job. None for an input that can be read once only: lines of an earlier run
             then cannot be resumed, and are not overwritten.
+        source: Absolute path of the input.
+        overwrite: Overwrite the lines of another input.
 
     Attributes:
         path: The output file.
@@ -83,18 +86,30 @@ class PartFile:
         OutputError: The file cannot be written, or holds lines that cannot be resumed.
     """
 
-    def __init__(self, path: Path, key: str | None) -> None:
+    def __init__(
+        self, path: Path, key: str | None, source: str = "", overwrite: bool = False
+    ) -> None:
         self.path = path
         self.part = beside(path, ".part")
         self._key_file = beside(path, ".part.json")
         self.done = 0
-        if key is None and self.part.is_file() and self.part.stat().st_size:
-            raise OutputError(f"{self.part} holds an earlier run's lines: move it or delete it")
+        known = self._known()
+        same = key is not None and known.get("key") == key
+        has_lines = self.part.is_file() and self.part.stat().st_size > 0
+        if has_lines and not same and not overwrite:
+            if key is None:
+                raise OutputError(f"{self.part} holds an earlier run's lines: move it or delete it")
+            if known.get("source") != source:
+                raise OutputError(
+                    f"{self.part} holds lines of {known.get('source') or 'another input'}: "
+                    "--overwrite replaces it, -o names another place"
+                )
         with output_errors(path):
-            kept = self._complete_lines() if key is not None and self._has_key(key) else b""
+            kept = self._complete_lines() if same else b""
             self.done = kept.count(b"\n")
             if not kept:
-                self._key_file.write_text(json.dumps({"key": key}), encoding="utf-8")
+                content = json.dumps({"key": key, "source": source})
+                self._key_file.write_text(content, encoding="utf-8")
             self._file = self.part.open("r+b" if kept else "wb")
             self._file.truncate(len(kept))
             self._file.seek(len(kept))
@@ -126,11 +141,13 @@ class PartFile:
             self.part.unlink()
             self._key_file.unlink(missing_ok=True)
 
-    def _has_key(self, key: str) -> bool:
+    def _known(self) -> dict[str, object]:
+        """What an earlier run has stored; nothing if that cannot be read."""
         try:
-            return bool(json.loads(self._key_file.read_text(encoding="utf-8"))["key"] == key)
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+            known = json.loads(self._key_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
 
     def _complete_lines(self) -> bytes:
         """The lines of the earlier run that end with a line feed; an incomplete one is dropped."""

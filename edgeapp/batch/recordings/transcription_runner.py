@@ -309,7 +309,7 @@ class TranscriptionRunner:
         key = self._key(source)
         decision = self._decision(journal.record(key), shown, name)
         if decision is Decision.SKIP_DONE:
-            writer.check(files)  # A result that was edited is not called done.
+            writer.check(files, done=True)  # A result that was edited is not called done.
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:

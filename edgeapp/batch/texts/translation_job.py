@@ -138,7 +138,9 @@ class TranslationJob:
         self, units: Iterator[TextUnit | None], stack: ExitStack, target: Path, size: int | None
     ) -> int:
         """Keep the lines in a PartFile until all are there. Returns the number of failed ones."""
-        part = stack.enter_context(PartFile(target, self.key() if size is not None else None))
+        key = self.key() if size is not None else None
+        source = "-" if key is None else str(Path(self.source.name).absolute())
+        part = stack.enter_context(PartFile(target, key, source, self.writer.overwrite))
         if part.done:
             print_note(f"{target}: resuming after {counted(part.done, 'translated line')}")
         bytes_done = _skip(units, part.done)

@@ -184,7 +184,7 @@ class TranslationRunner:
             return
         decision = self._decision(job, path, each.source.shown)
         if decision is Decision.SKIP_DONE:
-            job.writer.check([path])  # A result that was edited is not called done.
+            job.writer.check([path], done=True)  # A result that was edited is not called done.
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:
@@ -236,7 +236,9 @@ class TranslationRunner:
     ) -> tuple[TranslationJob | SubtitleJob | HtmlJob, Path | None]:
         """The work on a text, and the path of its result. Loads the model for its language."""
         source = each.source
-        origin = Origin("-") if source.text is not None else Origin.of(source.name, source.shown)
+        origin = Origin.of(source.name, source.shown)
+        if source.text is not None:
+            origin = Origin("-", text=source.text)
         writer = self._writer.of(origin)
         film, content, opened = Path(source.name), None, None
         literal = self.as_text or source.text is not None

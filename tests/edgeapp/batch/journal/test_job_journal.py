@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.batch.journal.job_journal import JobJournal, State
+from edgeapp.batch.journal.job_journal import JobJournal, Origin, State
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.subtitles.formats import Cue
 from pipelines import Alternative, Checkpoint, OutputError, Segment, Word
@@ -173,6 +173,29 @@ def test_files_are_known_by_what_was_written_to_them(tmp_path: Path) -> None:
     assert journal.digests_of(path) == {"second"}
     journal.clear()
     assert journal.digests_of(path) == set()
+
+
+def test_a_result_belongs_to_its_input_only(tmp_path: Path) -> None:
+    journal, path = JobJournal(tmp_path / "jobs.db"), tmp_path / "talk.srt"
+    own, other = tmp_path / "own.mp3", tmp_path / "other.mp3"
+    own.write_bytes(b"own")
+    other.write_bytes(b"other")
+    origins = [Origin.of(str(each), str(each)) for each in (own, other)]
+    assert journal.other_origin(path, origins[0]) is None, "no file is known"
+    journal.note_file(path, "digest", origins[0])
+    assert journal.other_origin(path, origins[0]) is None
+    assert journal.other_origin(path, origins[1]) == str(own)
+    own.rename(tmp_path / "renamed.mp3")
+    renamed = str(tmp_path / "renamed.mp3")
+    assert journal.other_origin(path, Origin.of(renamed, renamed)) is None
+    journal.note_file(path, "earlier")
+    assert "an earlier version" in str(journal.other_origin(path, origins[1]))
+    journal.note_file(path, "text", Origin("-", text="Good morning."))
+    assert journal.other_origin(path, Origin("-", text="Good morning.")) is None
+    assert "another text" in str(journal.other_origin(path, Origin("-", text="Good night.")))
+    assert "stdin" in str(journal.other_origin(path, Origin("-")))
+    journal.note_file(path, "stdin", Origin("-"))
+    assert "stdin" in str(journal.other_origin(path, Origin("-")))
 
 
 def test_a_closed_journal_says_so(tmp_path: Path) -> None:

@@ -70,11 +70,29 @@ def test_an_old_result_stays_until_the_new_one_is_complete(tmp_path: Path) -> No
     assert out.read_text() == "old\n"
 
 
-def test_a_damaged_key_file_starts_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", ["[", "[]", '{"key": "k"}'])
+def test_lines_of_an_unknown_input_are_not_overwritten(tmp_path: Path, known: str) -> None:
+    """A damaged file of the key, and one of an earlier version."""
     out = tmp_path / "a.txt"
     interrupted(out, "k", "eins\n")
-    (tmp_path / "a.txt.part.json").write_text("[")
-    with PartFile(out, "k") as part:
+    (tmp_path / "a.txt.part.json").write_text(known)
+    with pytest.raises(OutputError, match=r"a\.txt\.part holds lines of another input"):
+        PartFile(out, "other", "/b/a.txt")
+    assert (tmp_path / "a.txt.part").read_text() == "eins\n"
+    with PartFile(out, "other", "/b/a.txt", overwrite=True) as part:
+        assert part.done == 0
+
+
+def test_lines_of_another_input_are_not_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "a.txt"
+    with suppress(KeyboardInterrupt), PartFile(out, "k", "/monday/a.txt") as part:
+        part.write("eins\n")
+        raise KeyboardInterrupt
+    with pytest.raises(OutputError, match=r"holds lines of /monday/a\.txt: --overwrite"):
+        PartFile(out, "other", "/tuesday/a.txt")
+    with PartFile(out, "k", "/friday/a.txt") as part:  # the same input under another name
+        assert part.done == 1
+    with PartFile(out, "changed", "/monday/a.txt") as part:
         assert part.done == 0
 
 
