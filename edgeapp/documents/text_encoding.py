@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -48,13 +49,19 @@ _DECLARATION = re.compile(
 _AS_BROWSERS = {
     **dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1", "l1"), "cp1252"),
     **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
-    **dict.fromkeys(("iso-8859-11", "tis-620"), "cp874"),
+    **dict.fromkeys(("iso-8859-11", "tis-620", "windows-874"), "cp874"),
     **dict.fromkeys(("gb2312", "gbk", "x-gbk", "gb_2312-80"), "gb18030"),
     **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis", "windows-31j"), "cp932"),
-    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "ksc5601"), "cp949"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "ksc5601", "windows-949"), "cp949"),
     "big5": "big5hkscs",
+    "iso-8859-8-i": "iso8859-8",
+    "x-mac-cyrillic": "mac_cyrillic",
     "x-mac-roman": "mac_roman",
 }
+
+
+# What a declaration can be read in: Python has codecs such as hex, UTF-7 and unicode_escape, too.
+_ASCII = rb"\x41\u0041" + bytes(each for each in range(0x20, 0x7F) if each != 0x5C)
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def stated_encoding(head: bytes) -> TextEncoding | None:
     return None
 
 
-def declared_encoding(head: bytes, name: str) -> TextEncoding | None:
+def _declared_encoding(head: bytes, name: str) -> TextEncoding | None:
     """Return the encoding that HTML or XML declares in its first bytes, or None.
 
     Raises:
@@ -108,10 +115,11 @@ def declared_encoding(head: bytes, name: str) -> TextEncoding | None:
     label = (found[1] or found[2]).decode("ascii").lower()
     if label.startswith("utf-16"):
         return UTF_8  # the declaration itself could not be read otherwise
-    try:
-        return TextEncoding(codecs.lookup(_AS_BROWSERS.get(label, label)).name)
-    except LookupError:
-        raise InputError(f"{name} declares the encoding {label[:40]}, which is not known") from None
+    with suppress(LookupError, ValueError):
+        codec = codecs.lookup(_AS_BROWSERS.get(label, label)).name
+        if _ASCII.decode(codec) == _ASCII.decode():
+            return TextEncoding(codec)
+    raise InputError(f"{name} declares the encoding {label[:40]}, which is not known")
 
 
 def file_encoding(file: BinaryIO, name: str, *, markup: bool = False) -> TextEncoding:
@@ -126,7 +134,7 @@ def file_encoding(file: BinaryIO, name: str, *, markup: bool = False) -> TextEnc
         InputError: Some bytes cannot be decoded; the first line that has one is named.
     """
     head = file.read(_DECLARED_WITHIN)
-    encoding = stated_encoding(head) or (declared_encoding(head, name) if markup else None)
+    encoding = stated_encoding(head) or (_declared_encoding(head, name) if markup else None)
     stated = encoding is not None
     encoding = encoding or UTF_8
     number = _undecodable_line(file, encoding)

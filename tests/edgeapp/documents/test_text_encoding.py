@@ -29,19 +29,28 @@ def test_a_text_is_read_in_any_of_its_encodings(codec: str) -> None:
         ('<?xml version="1.0" encoding="ISO-8859-2"?>', "iso8859-2"),
         ("<!-- <meta charset=utf-8> --><meta charset = Shift_JIS >", "cp932"),
         ("<meta charset=gb2312>", "gb18030"),
+        ("<meta charset=windows-874>", "cp874"),
+        ("<meta charset=iso-8859-8-i>", "iso8859-8"),
         ("<meta charset=utf-16>", "utf-8"),
     ],
 )
 def test_markup_declares_its_encoding(head: str, codec: str) -> None:
-    words = {"cp1251": "Привет", "cp932": "日本", "gb18030": "中文"}.get(codec, "Köln")
+    words = {
+        "cp1251": "Привет",
+        "cp932": "日本",
+        "gb18030": "中文",
+        "cp874": "ไทย",
+        "iso8859-8": "שלום",
+    }.get(codec, "Köln")
     text, encoding = decode_text(f"{head}<p>{words}".encode(codec), "t.html", markup=True)
     assert (text, encoding.codec) == (f"{head}<p>{words}", codec)
     assert encoding.encode("„ж€“").decode("ascii", "replace").count("&#") >= (codec == "iso8859-2")
 
 
-def test_an_unknown_declaration_is_named() -> None:
-    with pytest.raises(InputError, match=r"t\.html declares the encoding klingon"):
-        decode_text(b"<meta charset=klingon>", "t.html", markup=True)
+@pytest.mark.parametrize("label", ["klingon", "hex", "rot13", "undefined", "unicode_escape"])
+def test_an_unknown_declaration_is_named(label: str) -> None:
+    with pytest.raises(InputError, match=rf"t\.html declares the encoding {label}, "):
+        decode_text(f"<meta charset={label}>\\x41".encode(), "t.html", markup=True)
 
 
 @pytest.mark.parametrize(
