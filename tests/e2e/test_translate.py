@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from edgeapp.console import counted
 from tests.e2e.conftest import FRESH, Edgeapp
 
 
@@ -151,7 +152,7 @@ def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
     assert {path.name for path in tmp_path.iterdir()} == {"long.txt", "data"}
     done = edgeapp("translate", "long.txt", "-o", "long.de.txt", "-m", "demo-en-de")
     assert done.returncode == 0
-    assert f"resuming after {len(kept)} translated lines" in done.stderr
+    assert f"resuming after {counted(len(kept), 'translated line')}" in done.stderr
     whole = (tmp_path / "long.de.txt").read_text("utf-8")
     assert whole.startswith("".join(kept))
     assert whole.count("\n") == count
