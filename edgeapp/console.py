@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, Task
 
-    from pipelines.engine import DraftReport
+    from pipelines.engine import CompileProgress, DraftReport
 
 # C0 and C1 controls (but the tabulator and the end of a line), direction marks, line and paragraph
 # separators, lone surrogates.
@@ -22,7 +22,13 @@ _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
+# Seconds between two notes about the progress of the compiler, at least.
+_COMPILE_NOTES_S = 5.0
+# Share of the functions from which the time of the others is estimated.
+_COMPILE_SHARE = 0.1
+
 __all__ = [
+    "CompileNotes",
     "LiveLine",
     "counted",
     "format_clock",
@@ -54,6 +60,27 @@ def print_note(message: str) -> None:
     line = printable(message).replace("\n", "\\n")  # a name must not look like another note
     sys.stderr.write(f"edgeapp: {line}\n")
     sys.stderr.flush()
+
+
+class CompileNotes:
+    """Prints how far the compiler of the kernels is, every few seconds. Called with each step."""
+
+    def __init__(self) -> None:
+        self._noted_s = 0.0
+        self._first: CompileProgress | None = None
+
+    def __call__(self, progress: CompileProgress) -> None:
+        elapsed_s, done, total = progress.elapsed_s, progress.done, progress.total
+        first = self._first = self._first or progress  # what was before is the compiler's start
+        if elapsed_s < self._noted_s + _COMPILE_NOTES_S:
+            return
+        self._noted_s = elapsed_s
+        left = ""
+        if done - first.done > total * _COMPILE_SHARE:
+            # Functions take about the same time each.
+            left_s = (elapsed_s - first.elapsed_s) / (done - first.done) * (total - done)
+            left = f", about {left_s:.0f} s left"
+        print_note(f"compiling kernels: {done} of {total} functions after {elapsed_s:.0f} s{left}")
 
 
 def print_draft_report(report: DraftReport | None) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from edgeapp.console import print_note
+from edgeapp.console import CompileNotes, print_note
 from edgeapp.exit_codes import pull_command
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.process_memory import memory_in_use
@@ -116,6 +116,7 @@ class ModelPool:
                     once = ", this once" if self._engine.kernel_cache_is_writable else ""
                     time = "20 seconds, minutes beside other work"
                     print_note(f"compiling kernels for this CPU: {time}{once}")
+                    self._engine.report_compiling_to(CompileNotes())
             return self._engine
 
     def transcriber(

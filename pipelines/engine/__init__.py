@@ -59,6 +59,7 @@ from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.decoding.statistics import Statistics
 from pipelines.engine.drafting import Drafting, DraftReport, load_draft_model
 from pipelines.engine.engine import Engine
+from pipelines.engine.kernels.loader import CompileProgress
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.process_pool import ProcessPool
 from pipelines.engine.state.encoded_source import EncodedSource
@@ -83,6 +84,7 @@ __all__ = [
     "BadWords",
     "BoundFilter",
     "Comparison",
+    "CompileProgress",
     "ContrastiveFilter",
     "DebugEvent",
     "DraftReport",

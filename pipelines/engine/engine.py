@@ -9,7 +9,7 @@ import gc
 import threading
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +26,12 @@ from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.loader import (
+    CompileProgress,
     cache_is_writable,
     expected_isa,
     load_kernels,
     needs_compiling,
+    report_compiling_to,
 )
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.model.precision import (
@@ -108,6 +110,13 @@ class Engine:
         The int8 kernels are compiled for the CPU that they run on, and cached.
         """
         return self._uses_kernels and needs_compiling()
+
+    def report_compiling_to(self, listener: Callable[[CompileProgress], None] | None) -> None:
+        """Report the progress of compiling, in this process, to a listener; None ends that.
+
+        The thread that loads the first model calls it after each compiled function.
+        """
+        report_compiling_to(listener)
 
     @property
     def _uses_kernels(self) -> bool:

@@ -15,7 +15,7 @@ from edgeapp.memory_limit import MemoryLimitReached
 from edgeapp.model_pool import ModelPool
 from edgeapp.settings import Settings
 from pipelines import Transcriber, Translator
-from pipelines.engine import Engine
+from pipelines.engine import CompileProgress, Engine
 from pipelines.errors import ModelError, UnsupportedTask
 from pipelines.hub import assets_folder
 
@@ -292,6 +292,24 @@ def test_compiling_is_announced_once_only_if_the_result_is_kept(
     assert capsys.readouterr().err.endswith(
         f"compiling kernels for this CPU: 20 seconds, minutes {end}"
     )
+
+
+def test_the_progress_of_compiling_is_noted_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listeners: list[Callable[[CompileProgress], None]] = []
+    monkeypatch.setattr(Engine, "needs_compiling", True)
+    monkeypatch.setattr(Engine, "report_compiling_to", lambda _, each: listeners.append(each))
+    pool = ModelPool(Settings())
+    pool.engine.close()
+    capsys.readouterr()
+    for done, elapsed_s in ((1, 2.0), (3, 7.0), (21, 12.0), (22, 16.9), (61, 32.0)):
+        listeners[0](CompileProgress(done, 80, elapsed_s))
+    assert capsys.readouterr().err.splitlines() == [
+        "edgeapp: compiling kernels: 3 of 80 functions after 7 s",
+        "edgeapp: compiling kernels: 21 of 80 functions after 12 s, about 30 s left",
+        "edgeapp: compiling kernels: 61 of 80 functions after 32 s, about 10 s left",
+    ]
 
 
 def test_a_model_for_another_task_is_refused_with_those_that_fit(

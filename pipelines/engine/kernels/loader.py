@@ -12,9 +12,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -40,6 +41,7 @@ from pipelines.engine.kernels.thread_teams import TeamFunctions, ThreadTeams
 from pipelines.malloc import discard_library_pages
 
 __all__ = [
+    "CompileProgress",
     "cache_is_writable",
     "cpu_isa",
     "expected_isa",
@@ -47,6 +49,7 @@ __all__ = [
     "link",
     "load_kernels",
     "needs_compiling",
+    "report_compiling_to",
     "request_matrix_unit",
     "survives",
 ]
@@ -65,6 +68,33 @@ _CHECK_S = 120.0
 
 # An import of this project: (package or module, imported names).
 _IMPORT = re.compile(r"^ *from (pipelines[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class CompileProgress:
+    """How far the compiler is.
+
+    Attributes:
+        done: Functions of the kernels that are compiled.
+        total: All of them.
+        elapsed_s: Seconds since the compiler was started.
+    """
+
+    done: int
+    total: int
+    elapsed_s: float
+
+
+_listener: Callable[[CompileProgress], None] | None = None
+
+
+def report_compiling_to(listener: Callable[[CompileProgress], None] | None) -> None:
+    """Have `load_kernels` of this process report each compiled function; None ends that.
+
+    The listener is called by the thread that waits for the compiler.
+    """
+    global _listener
+    _listener = listener
 
 
 @cache
@@ -193,9 +223,10 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
                 if isa.cpu is None
                 else {"NUMBA_CPU_NAME": isa.cpu, "NUMBA_CPU_FEATURES": isa.features}
             )
-            done = _run_module("build", level, output, limits)
-            reason = done.stderr.strip().rpartition("\n")[2]
-            content = output.read_bytes() if done.returncode == 0 else b""
+            errors = Path(folder) / "errors"
+            status = _run_compiler(level, output, errors, limits)
+            reason = errors.read_text(errors="replace").strip().rpartition("\n")[2]
+            content = output.read_bytes() if status == 0 else b""
     except OSError as error:  # no folder for temporary files, or no process
         reason = str(error)
     kernels = unpack(content)
@@ -265,17 +296,52 @@ def survives(kernels: ObjectCode, level: str) -> bool:
     return done.returncode == 0
 
 
+def _run_compiler(level: str, output: Path, errors: Path, environment: Mapping[str, str]) -> int:
+    """Run the compiler in a process of its own, and pass its progress on.
+
+    Args:
+        level: A key of ISA_LEVELS.
+        output: The file that it writes.
+        errors: The file for its stderr.
+        environment: Limits of its instructions.
+
+    Returns:
+        Its exit status.
+    """
+    start = time.monotonic()
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.compiler", level, str(output)],
+            env=os.environ | environment,
+            cwd=Path(__file__).parents[3],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as child,
+    ):
+        assert child.stdout is not None
+        try:
+            for line in child.stdout:
+                done, _, total = line.partition(" ")
+                if _listener is not None and done.isdecimal() and total.strip().isdecimal():
+                    elapsed_s = time.monotonic() - start
+                    _listener(CompileProgress(int(done), int(total), elapsed_s))
+        except BaseException:  # such as Ctrl-C: it would be waited for
+            child.kill()
+            raise
+    return child.returncode
+
+
 def _run_module(
     name: str,
     level: str,
     file: Path,
-    environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a module of this package with two arguments, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", f"{__package__}.{name}", level, str(file)],
-        env=os.environ | (environment or {}),
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,

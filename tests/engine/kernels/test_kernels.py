@@ -7,10 +7,11 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ from pipelines.engine import (
     SuppressTokens,
 )
 from pipelines.engine.backends.native import NativeBackend
-from pipelines.engine.kernels import code_cache, loader
+from pipelines.engine.kernels import code_cache, compiler, loader
 from pipelines.engine.kernels.host import attention as attention_module
 from pipelines.engine.kernels.host.attention import CompiledAttention, _of_thread
 from pipelines.engine.kernels.host.linear import CompiledLinear
@@ -640,14 +641,95 @@ def compiled(library: KernelLibrary, monkeypatch: pytest.MonkeyPatch) -> list[by
     """Each run of the compiler, which is replaced by a copy of what it made earlier."""
     content, runs = loader._cache_path(library.level).read_bytes(), list[bytes]()
 
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(level: str, output: Path, errors: Path, environment: Mapping[str, str]) -> int:
         runs.append(content)
-        assert command[1:-1] == ["-m", "pipelines.engine.kernels.build", library.level]
-        Path(command[-1]).write_bytes(content)
-        return subprocess.CompletedProcess(command, 0, "", "")
+        assert level == library.level
+        output.write_bytes(content)
+        errors.write_bytes(b"")
+        return 0
 
-    monkeypatch.setattr(loader.subprocess, "run", run)
+    monkeypatch.setattr(loader, "_run_compiler", run)
     return runs
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a script that takes the place of the compiler; its arguments are the same."""
+    script, real = tmp_path / "stand_in.py", subprocess.Popen
+
+    def popen(command: list[str], **options: Any) -> Any:
+        assert command[1:3] == ["-m", "pipelines.engine.kernels.compiler"]
+        return real([command[0], str(script), *command[3:]], **options)
+
+    monkeypatch.setattr(loader.subprocess, "Popen", popen)
+    return script
+
+
+def test_the_progress_of_the_compiler_is_reported(
+    library: KernelLibrary, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = loader._cache_path(library.level)
+    stand_in.write_text(
+        "import shutil, sys\n"
+        "for done in range(1, 4):\n"
+        "    print(done, 3, flush=True)\n"
+        f"shutil.copyfile({str(whole)!r}, sys.argv[2])"
+    )
+    heard: list[loader.CompileProgress] = []
+    with Engine(device="cpu", compute_type="int8", threads=1) as engine:
+        engine.report_compiling_to(heard.append)
+        try:
+            assert _load(tmp_path / "kernels", monkeypatch) is not None
+        finally:
+            engine.report_compiling_to(None)
+    assert [(each.done, each.total) for each in heard] == [(1, 3), (2, 3), (3, 3)]
+    times = [each.elapsed_s for each in heard]
+    assert times == sorted(times)
+
+
+def test_a_compiler_that_fails_is_named_with_its_reason(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.write_text("import sys; print(1, 3); sys.exit('no room for code')")
+    with pytest.warns(RuntimeWarning, match="could not be compiled.*: no room for code"):
+        _load(tmp_path / "kernels", monkeypatch)
+
+
+def test_the_compiler_lets_others_go_first() -> None:
+    """It takes a lower priority before it looks at what to compile: here, at an unknown level."""
+    script = (
+        "import os, sys\n"
+        "os.nice = print\n"
+        "sys.argv = ['compiler', 'no level', 'no file']\n"
+        "from pipelines.engine.kernels.compiler import main\n"
+        "try:\n"
+        "    main()\n"
+        "except KeyError as error:\n"
+        "    print(error)"
+    )
+    assert _printed(script).splitlines() == ["10", "'no level'"]
+
+
+def test_the_compiler_counts_functions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import numba
+
+    @numba.njit
+    def inner(a: int) -> int:
+        return a + 1
+
+    @numba.njit
+    def outer(a: int) -> int:
+        return int(inner(a))
+
+    module = ModuleType("device_of_this_test.functions")
+    module.inner, module.outer = inner, outer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(compiler, "_DEVICE", "device_of_this_test.")
+    with compiler.progress_on_stdout():
+        outer(1)
+    assert capsys.readouterr().out.splitlines() == ["1 2", "2 2"]
 
 
 def _load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> KernelLibrary | None:
