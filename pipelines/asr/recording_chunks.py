@@ -17,7 +17,7 @@ from pipelines.asr.audio.vad import VadOptions
 from pipelines.asr.options import TranscribeOptions
 from pipelines.errors import AudioError
 
-__all__ = ["RecordingChunk", "chunks_of_blocks", "sound_blocks", "split_recording"]
+__all__ = ["RecordingChunk", "chunks_of_blocks", "only_clips", "sound_blocks", "split_recording"]
 
 _BLOCK = 30 * SAMPLE_RATE  # samples
 
@@ -89,14 +89,14 @@ def chunks_of_blocks(
     limits = (options.chunk_s, options.vad_max_speech_duration_s, window_s)
     max_chunk_s = min(limit for limit in limits if limit is not None)
     last_speech_s = 0.0
-    chunks = split_at_pauses(_only_clips(blocks, options), max_chunk_s, _vad_options(options))
+    chunks = split_at_pauses(only_clips(blocks, options), max_chunk_s, _vad_options(options))
     for number, chunk in enumerate(chunks, start=1):
         yield RecordingChunk(number, chunk, last_speech_s)
         last_speech_s = chunk.end_frame / FRAMES_PER_SECOND
 
 
-def _only_clips(blocks: Iterable[Samples], options: TranscribeOptions) -> Iterator[Samples]:
-    """The blocks, silent outside of `clip_timestamps`."""
+def only_clips(blocks: Iterable[Samples], options: TranscribeOptions) -> Iterator[Samples]:
+    """Return the blocks, [n] or [n, 2], silent outside of `clip_timestamps`."""
     points = [round(seconds * SAMPLE_RATE) for seconds in options.clip_timestamps]
     if not points:
         yield from blocks

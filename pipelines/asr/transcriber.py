@@ -30,7 +30,7 @@ from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
 from pipelines.asr.plain_decoder import PlainDecoder
 from pipelines.asr.plain_tokenizer import PlainTokenizer
 from pipelines.asr.recognizer import Recognizer
-from pipelines.asr.recording_chunks import RecordingChunk
+from pipelines.asr.recording_chunks import RecordingChunk, only_clips
 from pipelines.asr.results import (
     Checkpoint,
     SegmentDone,
@@ -354,6 +354,9 @@ class Transcriber:
         checkpoints: bool,
     ) -> Generator[TranscriptEvent, None, None]:
         """Return the events of a recording whose channels may be unlike in some parts."""
+        if options.clip_timestamps:
+            blocks = only_clips(blocks, options)
+            options = replace(options, clip_timestamps=())
         later = replace(options, prefix=None, forced_phrases=())  # those are for the beginning
 
         def transcribe(
@@ -365,8 +368,8 @@ class Transcriber:
             chosen, loaded = options if begins else later, self._loaded
             if chosen.batch_size > 1 or isinstance(loaded, ChunkRecognizer):
                 return transcribe_batched(loaded, audio, chosen, resume_from, checkpoints)
-            if isinstance(audio, RecordingSection):
-                audio = np.concatenate(list(audio))
+            if isinstance(audio, RecordingSection) and not is_stream(source):
+                audio = np.concatenate(list(audio))  # so that its loudness is known
             return self._sequential(audio, chosen, resume_from, checkpoints)
 
         duration_s = len(source) / SAMPLE_RATE if isinstance(source, np.ndarray) else None
@@ -413,13 +416,13 @@ def _channels(
 ) -> tuple[AudioSource, Iterable[Samples] | None]:
     """Return a recording, and its blocks if two of its channels may be unlike.
 
-    Those of an AudioFile are judged as it is decoded. Recordings with `clip_timestamps` and blocks
-    of other origin are mixed.
+    Those of an AudioFile are judged as it is decoded. Blocks of other origin are mixed, and so are
+    recordings of which windows begin at `clip_timestamps`.
     """
-    if options.clip_timestamps:
+    if options.clip_timestamps and options.batch_size == 1:
         return audio, None
     if is_stream(audio):
-        judged = options.batch_size > 1 and hasattr(audio, "duration_s")
+        judged = hasattr(audio, "duration_s")
         return audio, cast("Iterable[Samples]", audio) if judged else None
     samples = load_audio(audio, keep_unlike=True)
     return samples, None if samples.ndim == 1 else separate_unlike([samples])

@@ -22,6 +22,7 @@ from pipelines import (
     LiveOptions,
     LiveTranscriber,
     ModelError,
+    OptionError,
     PartialText,
     SegmentDone,
     TextDelta,
@@ -210,3 +211,38 @@ def test_the_command_line(
         assert stop.value.code in (0, None), err
         assert err.count("run by transformers") == 1
         assert (tmp_path / f"{recording.stem}.{format}").is_file()
+
+
+def test_options_of_the_search_have_an_effect(tmp_path: Path, speech: np.ndarray) -> None:
+    save_moonshine(tmp_path)
+    with Transcriber(tmp_path, device="cpu", compute_type="float32") as transcriber:
+
+        def tokens(**options: Any) -> tuple[int, ...]:
+            (segment,) = transcriber.transcribe(speech, batch_size=2, **options)
+            return segment.tokens
+
+        plain = tokens()
+        assert tokens(temperature=(0.0, 1.0)) == plain, "there are no thresholds of a fallback"
+        sampled = tokens(temperature=1.0, seed=1)
+        assert sampled != plain
+        assert tokens(temperature=1.0, seed=1) == sampled != tokens(temperature=1.0, seed=2)
+        rest = tokens(suppress_tokens=plain[:2])
+        assert not {*plain[:2]} & {*rest}
+        assert tokens(suppress_tokens=(-1,)) == plain, "the models have no list of their own"
+        with pytest.raises(OptionError, match="120 is no token of"):
+            transcriber.transcribe(speech, suppress_tokens=(120,))
+
+
+def test_patience_and_length_penalty_choose_among_beams(tmp_path: Path, speech: np.ndarray) -> None:
+    """The model ends its text with token 22, which is the most probable one at the beginning."""
+    save_moonshine(tmp_path, eos_token_id=22)
+    with Transcriber(tmp_path, device="cpu", compute_type="float32") as transcriber:
+
+        def length(**options: Any) -> int:
+            (segment,) = transcriber.transcribe(speech, batch_size=2, beam_size=3, **options)
+            return len(segment.tokens)
+
+        assert length(patience=1.0) > 1
+        assert length(patience=0.34) == 1, "the first text that ends is taken"
+        assert length(length_penalty=1.0) > 1
+        assert length(length_penalty=0.0) == 1, "without a penalty short texts win"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,13 +144,31 @@ def test_both_speakers_of_a_call_are_written(call: Path, batch_size: int) -> Non
             for each in (0, 1)
         ]
         expected = sorted((s.start, s.text) for track in alone for s in track)
-        sources = [call, call.read_bytes(), channels, channels.T, (RATE, channels)]
-        if batch_size > 1:
-            sources.append(open_audio(call))
+        sources = [
+            call, call.read_bytes(), channels, channels.T, (RATE, channels), open_audio(call),
+        ]  # fmt: skip
         for source in sources:
             segments = list(transcriber.transcribe(source, options))
             assert [(s.start, s.text) for s in segments] == expected
             assert [s.id for s in segments] == list(range(len(segments)))
+
+
+@pytest.mark.slow
+def test_clips_have_both_speakers(call: Path) -> None:
+    """The rest is silent. Window by window, the mix is recognized."""
+    question = (SAMPLES / "question.txt").read_text("utf-8")
+    with Transcriber("demo") as transcriber:
+
+        def heard(source: Any) -> list[Segment]:
+            options = TranscribeOptions(language="en", batch_size=8, temperature=0.0)
+            return list(transcriber.transcribe(source, options, clip_timestamps=(0.0, 4.5)))
+
+        segments = heard(call)
+        assert segments == heard(open_audio(call))
+    text = " ".join(segment.text for segment in segments)
+    assert len(words(text) & words(question)) >= 0.7 * len(words(question))
+    assert len(segments) >= 2
+    assert max(segment.end for segment in segments) <= 5.0
 
 
 @pytest.mark.slow

@@ -69,6 +69,29 @@ def test_verbose_json_says_that_nothing_was_heard(api: Api) -> None:
     assert set(api.transcribe(sound.getvalue()).json()) == {"text", "usage"}
 
 
+def test_both_speakers_of_a_call_are_written(api: Api) -> None:
+    """One on each channel, at the same time."""
+    left, rate = soundfile.read(io.BytesIO(recording()), dtype="float32")
+    right, _ = soundfile.read(io.BytesIO(recording("story.flac")), dtype="float32")
+    right = right[: 6 * rate]
+    both = np.zeros((max(len(left) + rate, len(right) + 2 * rate), 2), np.float32)
+    both[rate // 2 : rate // 2 + len(left), 0] = left
+    both[2 * rate : 2 * rate + len(right), 1] = right
+    sound = io.BytesIO()
+    soundfile.write(sound, both, rate, format="WAV")
+    content = api.transcribe(sound.getvalue(), language="en", response_format="verbose_json").json()
+
+    def words(text: str) -> set[str]:
+        return {"".join(filter(str.isalnum, word)).lower() for word in text.split()}
+
+    alone = words(spoken(api))
+    assert len(alone & words(content["text"])) >= 0.7 * len(alone)
+    assert len(words(content["text"]) - alone) >= 4, "the story's words"
+    starts = [segment["start"] for segment in content["segments"]]
+    assert starts == sorted(starts)
+    assert len(starts) >= 2
+
+
 def test_granularities_choose_what_is_sent(api: Api) -> None:
     def parts(*values: str) -> set[str]:
         fields = {"timestamp_granularities[]": list(values)} if values else {}
