@@ -129,13 +129,13 @@ _WIDE = "\u3000-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00
 # Marks that begin no line, and those that end none: JIS X 4051, "kinsoku shori".
 _CLOSING = (
     "、。，．！？：；）］｝」』】〉》〕〗〙〟”’｡､｣)}\\],.:;»%％‰℃!?…‥・ゝゞヽヾー々〻"
-    "ぁぃぅぇぉっゃゅょゎゕゖァィゥェォッャュョヮヵヶ\u3099\u309aㇰ-ㇿ～〜"
+    "ぁぃぅぇぉっゃゅょゎゕゖァィゥェォッャュョヮヵヶ\u3099\u309aㇰ-ㇿ～〜･ｧ-ｰﾞﾟ"
 )
 _OPENING = "（［｛「『【〈《〔〖〘〝“‘｢＄￥￡#＃"
 _BRACKETS = r"(\[{«"  # end no line either, but may stand inside a word of another script
 _MARKS = (  # that belong to the character before them
     "\u0300-\u036f\u200d\ufe00-\ufe0f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc"
-    "\u0ec8-\u0ece\u17b4-\u17d3\u17dd"
+    "\u0ec8-\u0ece\u17b4-\u17d3\u17dd\u20d0-\u20f0\U000e0100-\U000e01ef"
 )
 # Thai, Lao and Khmer have no spaces between words. Lines break between clusters: vowels that are
 # written before a consonant, the consonant, and what is written around it; in Khmer with

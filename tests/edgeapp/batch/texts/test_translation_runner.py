@@ -217,3 +217,27 @@ def test_a_text_whose_result_another_run_writes_fails_at_once(tmp_path: Path) ->
     assert translate(name)[0] == 0
     (written,) = tmp_path.glob("*.de.srt")
     assert len(written.name.encode()) <= 255
+
+
+def test_lines_of_another_text_are_kept_without_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day, said in (("monday", "Good morning.\nGood night."), ("tuesday", "Thank you.")):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "talk.txt").write_text(f"{said}\n", encoding="utf-8")
+    with monkeypatch.context() as patch:
+        Interrupted(patch, texts=1)
+        translate("monday/talk.txt", "-o", "out/", "--no-journal")
+    part = tmp_path / "out" / "talk.de.txt.part"
+    assert part.read_text("utf-8") == "Guten Morgen!\n"
+    code, _, err = translate("tuesday/talk.txt", "-o", "out/", "--no-journal")
+    assert code == 1
+    assert f"{part.name} holds lines of {tmp_path}/monday/talk.txt: --overwrite" in err
+    assert part.read_text("utf-8") == "Guten Morgen!\n"
+    assert translate("tuesday/talk.txt", "-o", "out/", "--no-journal", "--overwrite")[0] == 0
+
+
+def test_texts_of_the_command_line_replace_only_themselves(tmp_path: Path) -> None:
+    for said, code in (("Good morning.", 0), ("Good morning.", 0), ("Thank you.", 1)):
+        assert translate("--text", said, "-o", "out.txt")[0] == code
+    assert (tmp_path / "out.txt").read_text("utf-8") == "Guten Morgen!\n"
