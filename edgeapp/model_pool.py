@@ -19,7 +19,7 @@ from pipelines import ModelError, OptionError, UnsupportedTask
 
 if TYPE_CHECKING:
     from pipelines import Reader, Transcriber, Translator
-    from pipelines.engine import Engine, LoadedModel
+    from pipelines.engine import CompileProgress, Engine, LoadedModel
     from pipelines.hub import ResolvedModel
 
 __all__ = ["Drafts", "ModelPool", "NO_DRAFTS", "language_code_of"]
@@ -95,6 +95,8 @@ class ModelPool:
         self._readers: dict[Path, Reader] = {}  # by folder
         self._noted: set[tuple[Path, bool]] = set()  # folder, whether it was chosen automatically
         self.compiling = False  # for the first time on this CPU, which takes a while
+        self.compile_progress: CompileProgress | None = None  # of the compiler, once it has begun
+        self._compile_notes = CompileNotes()
         self._use_counts: Counter[Path] = Counter()  # folder → running tasks
         self._memory: dict[Path, int] = {}  # folder → bytes
 
@@ -116,7 +118,7 @@ class ModelPool:
                     once = ", this once" if self._engine.kernel_cache_is_writable else ""
                     time = "20 seconds, minutes beside other work"
                     print_note(f"compiling kernels for this CPU: {time}{once}")
-                    self._engine.report_compiling_to(CompileNotes())
+                    self._engine.report_compiling_to(self._on_compiled)
             return self._engine
 
     def transcriber(
@@ -389,6 +391,10 @@ class ModelPool:
             self._run_on_noise()
         finally:
             self.compiling = False
+
+    def _on_compiled(self, progress: CompileProgress) -> None:
+        self.compile_progress = progress
+        self._compile_notes(progress)
 
     def _run_on_noise(self) -> None:
         import numpy as np

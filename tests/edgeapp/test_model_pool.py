@@ -305,6 +305,7 @@ def test_the_progress_of_compiling_is_noted_now_and_then(
     capsys.readouterr()
     for done, elapsed_s in ((1, 2.0), (3, 7.0), (21, 12.0), (22, 16.9), (61, 32.0)):
         listeners[0](CompileProgress(done, 80, elapsed_s))
+    assert pool.compile_progress == CompileProgress(61, 80, 32.0)
     assert capsys.readouterr().err.splitlines() == [
         "edgeapp: compiling kernels: 3 of 80 functions after 7 s",
         "edgeapp: compiling kernels: 21 of 80 functions after 12 s, about 30 s left",

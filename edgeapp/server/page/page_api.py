@@ -36,7 +36,7 @@ class PageApi:
         self._can_change_models = can_change_models
         self._handlers: dict[str, Callable[[Message, History], Message]] = {
             "picker_options": self._list_options,
-            "ping": lambda message, history: {"compiling": pool.compiling},
+            "ping": self._ping,
             "models": self._list_models,
             "load": self._load_model,
             "unload": self._unload_model,
@@ -78,6 +78,12 @@ class PageApi:
             "limit": self._sessions.places.limit,
             "can_change": self._can_change_models,
         }
+
+    def _ping(self, message: Message, history: History) -> Message:
+        progress = self._pool.compile_progress
+        if not self._pool.compiling or progress is None:
+            return {"compiling": self._pool.compiling}
+        return {"compiling": True, "done": progress.done, "total": progress.total}
 
     def _list_options(self, message: Message, history: History) -> Message:
         options = picker_options(self._pool.settings.model)

@@ -12,7 +12,10 @@ export function sayCompiling(main) {
   const note = make("p", { class: "ea-compiling", role: "status", hidden: true }, text);
   main.append(note);
   const check = async () => {
-    const { compiling } = await ask({ type: "ping" }).catch(() => ({ compiling: false }));
+    const { compiling, ...progress } = await ask({ type: "ping" }).catch(() => ({ compiling: false }));
+    note.textContent = progress.total
+      ? t("EdgeApp compiles for this machine, at the first start only: {done} of {total} parts are ready.", progress)
+      : text;
     note.hidden = !compiling;
     if (compiling) setTimeout(check, AGAIN_MS);
   };

@@ -22,6 +22,7 @@ from edgeapp.server.sessions import Sessions
 from edgeapp.settings import Settings
 from edgeapp.subtitles.formats import Cue
 from pipelines import Alignment, EdgeError, Word
+from pipelines.engine import CompileProgress
 from tests.edgeapp.server import attacks
 
 Ask = Callable[..., dict[str, Any]]
@@ -41,6 +42,16 @@ def history(tmp_path: Path) -> Iterator[History]:
 @pytest.fixture
 def ask(api: PageApi, history: History) -> Ask:
     return lambda kind, **fields: api.reply({"type": kind, **fields}, history)
+
+
+def test_the_page_asks_how_far_the_compiler_is(history: History) -> None:
+    pool = ModelPool(Settings(threads=1))
+    api = PageApi(pool, Sessions(1), can_change_models=True)
+    assert api.reply({"type": "ping"}, history) == {"compiling": False}
+    pool.compiling = True
+    assert api.reply({"type": "ping"}, history) == {"compiling": True}
+    pool.compile_progress = CompileProgress(12, 80, 5.0)
+    assert api.reply({"type": "ping"}, history) == {"compiling": True, "done": 12, "total": 80}
 
 
 def test_the_list_of_records_does_not_wait_for_the_trash(
