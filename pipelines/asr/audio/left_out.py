@@ -17,7 +17,7 @@ _FLOOR = 1e-3  # RMS of sound: -60 dB
 # Speech has frames within 10 dB of the loudest ones, and between syllables others far below;
 # hum, noise and held tones have an even level.
 _NEAR_DB, _SWING_DB = 10.0, 12.0
-_LOUDEST = 95.0  # percentile of the levels
+_LOUDEST, _SPOKEN = 95.0, 75.0  # percentiles of the levels of all sound, and of the recognized
 _MIN_S = 5.0
 
 
@@ -61,12 +61,15 @@ class LeftOutSound:
         if not len(levels):
             return 0.0
         decibels = 20 * np.log10(np.maximum(levels, _FLOOR / 10))
-        loud = max(np.percentile(decibels, _LOUDEST) - _NEAR_DB, 20 * np.log10(_FLOOR))
         seconds = decibels.reshape(-1, _FRAMES_PER_S)
-        swing = np.percentile(seconds, 90, axis=1) - np.percentile(seconds, 10, axis=1)
-        syllables = (seconds >= loud).any(axis=1) & (swing >= _SWING_DB)
         kept = np.zeros(len(seconds), bool)
         for start_s, end_s in self._kept:
             kept[int(start_s) : int(np.ceil(end_s))] = True
+        loudest = np.percentile(decibels, _LOUDEST)
+        if kept.any():  # Long pauses have little of it.
+            loudest = max(loudest, np.percentile(seconds[kept], _SPOKEN))
+        loud = max(loudest - _NEAR_DB, 20 * np.log10(_FLOOR))
+        swing = np.percentile(seconds, 90, axis=1) - np.percentile(seconds, 10, axis=1)
+        syllables = (seconds >= loud).any(axis=1) & (swing >= _SWING_DB)
         left_out, heard = int((syllables & ~kept).sum()), int((syllables & kept).sum())
         return float(left_out) if left_out >= max(_MIN_S, heard) else 0.0

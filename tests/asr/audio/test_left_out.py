@@ -60,6 +60,13 @@ def test_what_is_no_speech_is_not_counted(gain: float) -> None:
     assert seconds(np.zeros(0, np.float32)) == 0
 
 
+def test_faint_sounds_of_a_long_pause_are_not_counted() -> None:
+    """Far below the speech before it, which is a small part of the recording."""
+    faint = np.tile(talk(), 30) * 0.02
+    assert seconds(np.concatenate([talk(), faint]), [(0.0, 24.0)]) == 0
+    assert seconds(faint) > 500
+
+
 @pytest.mark.slow
 def test_it_is_the_last_event() -> None:
     loud = whispered(talk())
