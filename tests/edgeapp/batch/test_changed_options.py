@@ -64,6 +64,7 @@ TRANSCRIBE = {
     "n_best": "--n-best 2 --beam-size 2",
     "no_repeat_ngram_size": "--no-repeat-ngram-size 3",
     "no_speech_threshold": "--no-speech-threshold 0.5",
+    "openai_rules": "--openai-rules True",
     "output_format": "-f vtt",
     "patience": "--patience 2 --beam-size 2",
     "prefix": "--prefix So",
