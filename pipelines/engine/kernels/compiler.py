@@ -19,7 +19,7 @@ __all__ = ["main", "progress_on_stdout"]
 _DEVICE = f"{__package__}.device."
 
 
-class _Progress(event.Listener):
+class _Progress(event.Listener):  # type: ignore[misc]
     """Writes a line whenever one more function of the kernels is compiled."""
 
     def __init__(self) -> None:
@@ -49,7 +49,8 @@ def _functions() -> set[Dispatcher]:
 
 def progress_on_stdout() -> AbstractContextManager[Any]:
     """Write a line for each function of the kernels that is compiled in a block of code."""
-    return event.install_listener("numba:compile", _Progress())
+    listening: AbstractContextManager[Any] = event.install_listener("numba:compile", _Progress())
+    return listening
 
 
 def main() -> None:
