@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,8 +93,11 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         return 0
 
     monkeypatch.setattr(TranscriptionRunner, "run", record)
-    for name in ("find_recognizer", "find_translator", "transcriber", "translator"):
+    for name in ("find_recognizer", "find_translator", "translator"):
         monkeypatch.setattr(ModelPool, name, lambda *_, **__: None)
+    # Without times of words, which subtitles would ask for.
+    model = SimpleNamespace(capabilities=SimpleNamespace(word_timestamps=False))
+    monkeypatch.setattr(ModelPool, "transcriber", lambda *_, **__: model)
 
     def transcribe(*arguments: str, inputs: tuple[str, ...] = ("a.mp3",)) -> TranscriptionRunner:
         for name in inputs:
