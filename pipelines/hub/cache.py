@@ -186,7 +186,7 @@ def unsupported(config: dict[str, Any], subject: str = "it") -> str | None:
     """Why a kind of model does not run here, as a sentence about `subject`; None if it does."""
     if task_of_config(config) is not None:
         return None
-    if config.get("model_type") in TASKS:
+    if str(config.get("model_type")) in TASKS:
         return f"{subject} is a {shown(_class_name(config))}, which generates no text"
     model_type = shown(config.get("model_type"))
     return f"{subject} has the model_type {model_type}; what runs here: {FAMILIES}"

@@ -384,9 +384,9 @@ def test_what_is_there_needs_no_room(hub: Hub, monkeypatch: pytest.MonkeyPatch) 
         (b"[" * 100_000, "config.json is not a JSON object"),
         (b"\x00\x01", "config.json is not a JSON object"),
         (b'"whisper"', "config.json is not a JSON object"),
-        (b'{"model_type": []}', "is a model of type []"),
-        (b'{"model_type": "' + b"x" * 100_000 + b'"}', "is a model of type 'xxx"),
-        (b'{"model_type": "\\u001b[2J\\n"}', "is a model of type '\\x1b[2J\\n'"),
+        (b'{"model_type": []}', "has the model_type []"),
+        (b'{"model_type": "' + b"x" * 100_000 + b'"}', "has the model_type 'xxx"),
+        (b'{"model_type": "\\u001b[2J\\n"}', "has the model_type '\\x1b[2J\\n'"),
     ],
     ids=lambda value: ascii(value)[:24],
 )
