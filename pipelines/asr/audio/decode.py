@@ -628,7 +628,8 @@ class _StreamDecoder:
             except av.FFmpegError as error:
                 self._mark_damaged(error)
                 continue
-            yield from frames
+            # The end mark of ADX becomes a frame without samples.
+            yield from (frame for frame in frames if frame.samples)
 
     def _mark_damaged(self, error: Exception) -> None:
         if isinstance(error, MemoryError):

@@ -259,6 +259,26 @@ def test_flac_in_nut_is_not_damaged(tmp_path: Path) -> None:
         assert len(load_audio(path)) == RATE
 
 
+def test_an_end_mark_before_the_end_is_damage_only(tmp_path: Path) -> None:
+    path, block = tmp_path / "a.adx", 18  # bytes of a block of 32 samples
+    with av.open(path, "w") as container:
+        stream = container.add_stream("adpcm_adx", rate=RATE, layout="stereo")
+        values = (tone(2.0) * 0.5 * 32767).astype(np.int16)
+        frame = av.AudioFrame.from_ndarray(np.repeat(values, 2)[None], "s16", "stereo")
+        frame.sample_rate = RATE
+        for packet in [*stream.encode(frame), *stream.encode(None)]:
+            container.mux(packet)
+    data = bytearray(path.read_bytes())
+    start = len(data) - 2 * block * (RATE // 32)  # a second before the end
+    data[start : start + 2] = b"\x80\x01"
+    path.write_bytes(data)
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        samples = load_audio(path)
+    assert {warning.category for warning in raised} == {DamagedAudio}
+    assert len(samples) / RATE == pytest.approx(1.0, abs=0.01)
+
+
 def test_an_mp3_with_thousands_of_covers(tmp_path: Path) -> None:
     picture = io.BytesIO()
     Image.new("RGB", (1, 1)).save(picture, "PNG")
