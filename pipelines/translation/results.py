@@ -101,7 +101,10 @@ class TranslationDelta:
 
 @dataclass(frozen=True)
 class SentenceDone:
-    """A sentence is complete; the deltas before add up to it."""
+    """A sentence is complete.
+
+    The deltas before add up to it, after white space and controls of direction before it.
+    """
 
     source: str
     text: str
