@@ -56,7 +56,7 @@ def test_line_ends_damage_and_odd_characters(edgeapp_here: Edgeapp) -> None:
     lines = done.stdout.split("\n")
     assert len(lines) == raw.count(b"\n") + 1
     assert [line.endswith("\r") for line in lines] == [True, True, *[False] * 5]
-    assert "stdin, line 3: bytes that are not UTF-8" in done.stderr
+    assert "stdin: this is not UTF-8; it is read as Windows-1252" in done.stderr
 
 
 def test_nothing_in_nothing_out(edgeapp_here: Edgeapp) -> None:
