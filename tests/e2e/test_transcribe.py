@@ -39,7 +39,7 @@ def test_good_files_are_done_and_the_broken_one_is_named(
     assert whole["language"] == "en"
     assert set(whole["segments"][0]) == {
         "id", "seek", "start", "end", "text", "tokens", "temperature", "avg_logprob",
-        "compression_ratio", "no_speech_prob",
+        "compression_ratio", "no_speech_prob", "words",
     }  # fmt: skip
 
 

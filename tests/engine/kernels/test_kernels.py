@@ -36,6 +36,7 @@ from pipelines.engine.kernels.host.self_check import wrong_kernels
 from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.library import KernelLibrary
 from tests.engine.conftest import Folders, mel_source, token_sources
+from tests.engine.rounding import int8_step
 
 pytestmark = pytest.mark.skipif(
     loader.expected_isa() is None,
@@ -419,17 +420,11 @@ def _relative_difference(some: torch.Tensor, others: torch.Tensor) -> float:
     return float((some - others).abs().mean() / others.std())
 
 
-def _rounding(library: KernelLibrary) -> float:
-    """Return the step of quantized activations, relative to that of 8 bits: 2 where they have 7."""
-    return 255 / library.quant_max
-
-
 @pytest.mark.parametrize("spec", FAMILIES)
 def test_all_layers_in_one_call_are_those_one_by_one(
     spec: str,
     folders: Folders,
     int8_engine: Engine,
-    library: KernelLibrary,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = int8_engine.load(folders(spec))
@@ -443,21 +438,21 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     monkeypatch.setattr(backend._decoder, "_compiled", None)
     others, weights = model.score_with_attention(encoded, tokens, heads)
     # Some activations round to the next step, and only the kernels have a bfloat16 cache.
-    limit = 0.05 * _rounding(library)
+    limit = 0.05 * int8_step()
     assert _relative_difference(logits, others) < limit
     assert (attention - weights).abs().sum(-1).mean() < limit  # of 1 for each token and head
 
 
 @pytest.mark.parametrize("spec", [*FAMILIES, pytest.param("t5", marks=pytest.mark.oracle)])
 def test_int8_is_near_float32(
-    spec: str, folders: Folders, int8_engine: Engine, engine: Engine, library: KernelLibrary
+    spec: str, folders: Folders, int8_engine: Engine, engine: Engine
 ) -> None:
     logits: list[torch.Tensor] = []
     for each in (int8_engine, engine):
         model = each.load(folders(spec))
         tokens = [model.architecture.start_id, *range(20, 45)]
         logits.append(model.score(_sources(model, 2)[1], tokens))
-    assert _relative_difference(*logits) < 0.15 * _rounding(library)
+    assert _relative_difference(*logits) < 0.15 * int8_step()
 
 
 @pytest.mark.slow
