@@ -260,6 +260,7 @@ class Engine:
         as no memory can be allocated while a CUDA graph is recorded."""
         if self._device.type != "cpu":
             return self._scheduler.run(lambda: self._build(path, shortlist))
+        self._kernel_threads.use()  # whose count is the scheduler's
         with torch.inference_mode():
             return self._build(path, shortlist)
 
