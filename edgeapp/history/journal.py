@@ -122,7 +122,7 @@ class Journal:
                         target=self._write_in_background, name="edgeapp-history", daemon=True
                     )
                     self._writer.start()
-                self._changed.notify()
+                self._changed.notify_all()
             ready = not self._background and time.monotonic() >= self._retry_at
         if ready:
             self._write()
@@ -133,11 +133,18 @@ class Journal:
             self._language = language or self._language
             self._duration_s = max(self._duration_s, duration_s)
 
+    def wait_until_written(self, timeout_s: float) -> None:
+        """Wait until all cues so far are on disk, if the file is free."""
+        with self._lock:
+            self._changed.wait_for(
+                lambda: not self._pending or time.monotonic() < self._retry_at, timeout_s
+            )
+
     def close(self) -> None:
         """Write the remaining cues."""
         with self._lock:
             self._closed = True
-            self._changed.notify()
+            self._changed.notify_all()
         if self._writer is not None:
             self._writer.join()
         self._write()
@@ -162,7 +169,9 @@ class Journal:
                 record = store.run(lambda db: self._save(db, store, entries))
             except OutputError as error:
                 self._warn(str(error))
-                self._retry_at = time.monotonic() + _RETRY_S
+                with self._lock:
+                    self._retry_at = time.monotonic() + _RETRY_S
+                    self._changed.notify_all()
                 return
             with self._lock:
                 if record is None:  # deleted by the user: it must not be created again
@@ -171,6 +180,7 @@ class Journal:
                 else:
                     self._id, self._file = record, store.identity
                     del self._pending[: len(entries)]
+                self._changed.notify_all()
 
     def _save(self, db: sqlite3.Connection, store: Store, entries: list[Entry]) -> int | None:
         """Write cues; returns the id of the record, None if it was deleted."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Audience", "LiveSetup", "LiveTask", "make_live_setup"]
 
+_WRITE_S = 0.25  # that a caption may wait for the history: some ms, more where the file is begun
+
 
 class Audience(Protocol):
     """Viewers of a session's captions.
@@ -213,6 +215,9 @@ class LiveTask:
                     with self._lock:
                         messages = list(lines.update(event))
                         _store(messages, journal)
+                        if any(message["type"] == "live_cue" for message in messages):
+                            # What is shown as final survives a kill, unless others hold the file.
+                            journal.wait_until_written(_WRITE_S)
                         if self._audience is not None:
                             self._audience.put(event)
                         for message in messages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -294,6 +295,43 @@ def test_captions_do_not_wait_for_the_history(
         record = history.open(summary.id)
     assert record is not None
     assert [cue.text for cue in record.transcript.segments] == sentences, "none is lost"
+
+
+def test_what_is_shown_as_final_is_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A server that is killed then has not lost it, though the file is slow."""
+    stored: list[int] = []
+    run = Store.run
+
+    def slow(self: Store, *arguments: Any, **options: Any) -> Any:
+        if options.get("writes", True):
+            time.sleep(0.5)
+        return run(self, *arguments, **options)
+
+    class Session:
+        def run(self, source: object) -> Iterator[object]:
+            yield SpeechStarted(0.0)
+            yield CommittedText(" This is a sentence.", 0.0, 1.0)
+            yield SessionEnded(2.0)
+
+    def send(message: dict[str, Any]) -> None:
+        if message["type"] == "live_line" and message["text"]:
+            stored.append(len(history.search("sentence")))
+
+    @contextmanager
+    def using(*models: object) -> Iterator[None]:
+        yield
+
+    setup = SimpleNamespace(models=(), language="en", model_name="demo", session=Session())
+    module = "edgeapp.server.tasks.live_task"
+    monkeypatch.setattr(f"{module}.make_live_setup", lambda pool, choice, speakers: setup)
+    monkeypatch.setattr(f"{module}._WRITE_S", 60)
+    monkeypatch.setattr(Store, "run", slow)
+    pool: Any = SimpleNamespace(using=using, memory_limit=MemoryLimit())
+    choice: Any = SimpleNamespace(target=None)
+    with History(tmp_path / "history.db", pytest.fail) as history:
+        LiveTask(pool, history, choice, 16_000).run(send)
+    assert stored
+    assert set(stored) == {1}
 
 
 def test_captions_of_two_speakers_that_are_cancelled_end_as_cancelled(
