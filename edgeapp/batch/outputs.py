@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from platformdirs import user_cache_path
+
 from edgeapp.documents.subtitle_file import is_subtitle_file
 from edgeapp.file_lock import is_at, is_locked, try_lock
 from edgeapp.file_names import beside, fitting
@@ -145,10 +147,12 @@ def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> 
 
 @contextmanager
 def reserved(paths: Iterable[Path]) -> Iterator[None]:
-    """A context in which no other process reserves the same files, by hidden files beside them.
+    """A context in which no other process of this user reserves the same files.
+
+    The locks lie in the user's cache: a run that is killed leaves nothing beside its results.
 
     Raises:
-        OutputError: Another process has reserved one, or it could not be written.
+        OutputError: Another process has reserved one, or the lock cannot be written.
     """
     with ExitStack() as stack:
         for path in sorted(paths):
@@ -158,8 +162,10 @@ def reserved(paths: Iterable[Path]) -> Iterator[None]:
 
 @contextmanager
 def _reserved(path: Path) -> Iterator[None]:
-    name = beside(path, ".lock", ".")
-    with output_errors(path):
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
+    name = user_cache_path("edgeapp") / "locks" / f"{digest[:32]}.lock"
+    with output_errors(name):
+        name.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
         # A process that has just ended deletes the file: a lock of it is worth nothing then.

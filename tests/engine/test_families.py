@@ -20,6 +20,7 @@ from transformers import (
 from pipelines.engine import Engine, GenerationOptions, NgramDrafter, Request
 from tests.conftest import Exactness
 from tests.engine.modules import _SEQ2SEQ, _T5, MODULES
+from tests.engine.rounding import int8_step
 
 pytestmark = pytest.mark.oracle
 
@@ -113,4 +114,4 @@ def test_lower_precisions_come_close(kind: str, tmp_path: Path) -> None:
             model = other.load(tmp_path)
             ours = model.score(model.encode([SOURCES[0]])[0], target)
             error = (ours - logits).norm() / logits.norm()
-            assert error < 0.1, compute_type
+            assert error < 0.1 * (int8_step() if compute_type == "int8" else 1), compute_type
