@@ -203,7 +203,7 @@ def test_ids_equal_openai_whisper(
     never = transcriber.recognizer.suppressed_tokens(chosen)
     plain = GenerationOptions(
         max_new_tokens=LENGTH,
-        logit_filters=decoder._logit_filters,
+        logit_filters=decoder._filters(),
         logprobs=True,
         stopping="openai",
     )
