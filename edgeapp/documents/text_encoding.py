@@ -98,7 +98,9 @@ def stated_encoding(head: bytes) -> TextEncoding | None:
         if head.startswith(mark):
             return TextEncoding(codec, mark)
     even, odd = head[0::2].count(0), head[1::2].count(0)
-    if 2 * max(even, odd) > len(head[1::2]) and min(even, odd) * 20 < max(even, odd):
+    zeros = max(even, odd)
+    # Less than four characters say too little: a zero byte may be one of UTF-8.
+    if zeros >= 4 and 2 * zeros > len(head[1::2]) and min(even, odd) * 20 < zeros:
         return TextEncoding("utf-16-le" if odd > even else "utf-16-be")
     return None
 

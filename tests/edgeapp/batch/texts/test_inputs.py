@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from edgeapp.batch.texts.inputs import TextUnit, read_units
@@ -23,6 +23,8 @@ def units_of(raw: bytes, *, document: bool = False) -> list[TextUnit]:
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_the_units_are_the_text(text: str) -> None:
     raw = text.encode()
+    encoding = stated_encoding(raw)
+    assume(encoding is None or encoding.mark)  # zeros as every second byte are those of UTF-16
     units = units_of(raw)
     assert "".join(u.text + u.ending for u in units) == text.removeprefix("\ufeff")
     assert len(units) == len(text.removeprefix("\ufeff").split("\n")) - (
