@@ -70,7 +70,7 @@ def test_folders_that_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no readable config.json"):
         resolve(empty)
     (empty / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(CheckpointError, match="model_type is 'bert'"):
+    with pytest.raises(CheckpointError, match="it has the model_type 'bert'"):
         resolve(empty)
 
     lacking = write_files(tmp_path / "lacking", opus_files())
