@@ -24,9 +24,8 @@ CHUNK_VAD = VadOptions(
     pre_roll_s=0.2,
     min_silence_s=0.2,  # shorter pauses may lie inside a word
 )
-_FIRST_S = (
-    0.5  # speech that is found this early begins with the recording: the detector starts cold
-)
+# Speech that is found this early begins with the recording, because the detector starts cold.
+_FIRST_S = 0.5
 # The peak that quiet recordings are raised to for the detector, and by how much at most (dB).
 _PEAK, _MOST_GAIN_DB = 0.5, 30.0
 _HISTORY_S = 2.0  # samples kept during silence: the next utterance may turn out to begin there
