@@ -25,6 +25,7 @@ from tqdm import tqdm
 from pipelines import SAMPLE_RATE, TranscribeOptions, Transcriber
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.asr.fallback import WindowResult
+from pipelines.asr.window import WindowSound
 from pipelines.engine import EncodedSource, Engine
 from pipelines.json_files import read_json_list
 
@@ -97,7 +98,7 @@ class Teacher:
         decoders = [self._decoders[each] for each in timed]
         results = _run(
             [
-                decoder.decode(source, previous, None)
+                decoder.decode(WindowSound(source, self._frames), previous, None)
                 for decoder, source, previous in zip(decoders, encoded, before, strict=True)
             ]
         )
