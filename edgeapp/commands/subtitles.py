@@ -11,6 +11,7 @@ import typer
 from edgeapp.commands.options.command import CommandGroup, GroupedCommand
 from edgeapp.commands.options.common import Debug
 from edgeapp.console import counted, print_note
+from edgeapp.documents.text_encoding import EncodingHint, named_encoding
 from edgeapp.exit_codes import DONE, SOME_FAILED, exit_code_of, exit_with_code, print_error
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
 
@@ -32,6 +33,10 @@ def _app() -> None:
 def check(
     files: Annotated[list[Path], typer.Argument(help="Subtitle files: srt, vtt, ass, ttml …")],
     style: Style = DEFAULT_STYLE.name,
+    encoding: Annotated[
+        str | None,
+        typer.Option("--encoding", help="Encoding of the files. Default: told.", metavar="NAME"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per violation.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -42,6 +47,7 @@ def check(
     """
     with exit_with_code(debug):
         limits = style_of(style)
+        hint = EncodingHint(None if encoding is None else named_encoding(encoding))
         code = DONE
         from edgeapp.documents.subtitle_file import read
         from edgeapp.documents.subtitle_markup import plain_text
@@ -50,7 +56,7 @@ def check(
 
         for path in files:
             try:
-                file = read(path)
+                file = read(path, hint)
             except Exception as error:  # the other files are checked all the same
                 print_error(error, str(path), debug)
                 code = max(code, exit_code_of(error))

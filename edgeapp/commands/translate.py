@@ -70,6 +70,7 @@ from edgeapp.commands.options.completion import complete_languages
 from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.structure import STRUCTURED_SUFFIXES
 from edgeapp.documents.subtitle_file import is_subtitle_file
+from edgeapp.documents.text_encoding import named_encoding
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import Settings
 from edgeapp.subtitles.formats import FORMATS
@@ -164,6 +165,16 @@ def translate(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = False,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            "--encoding",
+            help="Encoding of the files, such as windows-1251 or shift_jis. Default: what a file "
+            "says, UTF-8, or what its letters tell for sure.",
+            metavar="NAME",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = None,
     bilingual: Annotated[
         bool,
         typer.Option(
@@ -274,6 +285,7 @@ def translate(
         automatic = source is not None and source.strip().lower() == _AUTO
         source_code = None if automatic else known_language(source, "--from")
         target_code = known_language(target, "--to")
+        named_as = None if encoding is None else named_encoding(encoding)
         listed = read_list(from_list) if from_list else []
         remote = remote_files(allow_urls, allow_private)
         inputs = _inputs([*(files or ()), *listed], text or (), output, as_text, remote)
@@ -364,6 +376,7 @@ def translate(
                 events,
                 applicable,
                 assumed,
+                named_as,
             )
             inputs = runner.without_results(inputs)
             if not automatic:

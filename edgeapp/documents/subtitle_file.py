@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.console import print_note
-from edgeapp.documents.text_encoding import decode_text, read_bytes, stated_encoding, text_of_head
+from edgeapp.documents.text_encoding import (
+    NO_HINT,
+    EncodingHint,
+    decode_text,
+    read_bytes,
+    stated_encoding,
+    text_of_head,
+)
 from edgeapp.subtitles.formats import Cue
 from pipelines import InputError
 
@@ -118,38 +125,44 @@ def is_subtitle_file(name: str) -> bool:
     return Path(name).suffix.lower() in SUBTITLE_SUFFIXES
 
 
-def subtitle_format(head: bytes) -> str | None:
+def subtitle_format(head: bytes, hint: EncodingHint = NO_HINT) -> str | None:
     """The format of subtitles by the first bytes of a file: srt, vtt, ass …; else None."""
-    text = text_of_head(head)
+    text = text_of_head(head, hint)
     return next((name for name, begins in _BEGINNINGS.items() if begins.match(text)), None)
 
 
-def read(path: Path) -> SubtitleFile:
+def read(path: Path, hint: EncodingHint = NO_HINT) -> SubtitleFile:
     """Read a subtitle file.
+
+    Args:
+        path: The file.
+        hint: What is known about its encoding.
 
     Raises:
         InputError: It cannot be read, is no text, or has no cue.
     """
     content = read_bytes(path, _MAX_BYTES, "too large for subtitles")
-    return parse(content, path.suffix.lower().removeprefix("."), str(path))
+    return parse(content, path.suffix.lower().removeprefix("."), str(path), hint)
 
 
-def parse(content: bytes, format: str, name: str) -> SubtitleFile:
+def parse(content: bytes, format: str, name: str, hint: EncodingHint = NO_HINT) -> SubtitleFile:
     """Parse the content of a subtitle file.
 
     Args:
         content: The file, in any encoding that `decode_text` knows.
         format: The suffix without the dot.
         name: Name for errors.
+        hint: What is known about its encoding.
 
     Raises:
         InputError: It is too large, is no text, or has no cue.
     """
     if len(content) > _MAX_BYTES:
         raise InputError(f"{name} has more than {_MAX_BYTES >> 20} MB: too large for subtitles")
-    if b"\0" in content[:8192] and stated_encoding(content[:8192]) is None:
+    stated = stated_encoding(content[:8192]) or hint.encoding
+    if b"\0" in content[:8192] and (stated is None or not stated.wide):
         raise InputError(f"{name} holds binary data, not subtitles")
-    text, encoding = decode_text(content, name, markup=True)
+    text, encoding = decode_text(content, name, markup=True, hint=hint)
     mark = encoding.mark == b"\xef\xbb\xbf"
     newline = "\r\n" if "\r\n" in text else "\n"
     text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,7 +1,8 @@
 """The encoding of text files: one reader for texts, subtitles, HTML and lists.
 
-A byte order mark decides, then what markup declares, then the bytes: UTF-8, and Windows-1252 for
-text that is not UTF-8. A byte that cannot be decoded is an error with its line.
+A byte order mark decides, then the encoding that a person names, then what markup declares, then
+the bytes: UTF-8, or an older encoding if its letters or the language tell it. A byte that cannot be
+decoded, and an encoding that cannot be told, are errors with their line.
 """
 
 from __future__ import annotations
@@ -9,20 +10,25 @@ from __future__ import annotations
 import codecs
 import io
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from edgeapp.console import print_note
-from pipelines import InputError
+from edgeapp.documents.legacy_encoding import SAMPLE_BYTES, guess_encoding
+from pipelines import InputError, OptionError
 
 __all__ = [
+    "NO_HINT",
     "UTF_8",
+    "EncodingHint",
     "LineDecoder",
     "TextEncoding",
     "decode_text",
     "file_encoding",
+    "named_encoding",
     "read_bytes",
     "stated_encoding",
     "text_of_head",
@@ -35,7 +41,7 @@ _MARKS = (  # that of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_OTHER = "cp1252"  # of text that is not UTF-8 and declares nothing
+_JAPANESE = (b"\x1b$B", b"\x1b$@")  # begin the characters of ISO-2022-JP, which has no high bytes
 _CHUNK_BYTES = 1 << 20
 _DECLARED_WITHIN = 1024  # bytes, by the HTML standard
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -89,10 +95,58 @@ class TextEncoding:
 UTF_8 = TextEncoding("utf-8")
 
 
+@dataclass(frozen=True)
+class EncodingHint:
+    """What is known about the encoding of a text before it is read.
+
+    Attributes:
+        encoding: The encoding that a person named, or None.
+        language: Code of the language of the text, or None.
+    """
+
+    encoding: TextEncoding | None = None
+    language: str | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the text depends on, for the key of a job: empty if no encoding was named."""
+        return {} if self.encoding is None else {"encoding": self.encoding.codec}
+
+
+NO_HINT = EncodingHint()
+
+
+def named_encoding(name: str) -> TextEncoding:
+    """Return the encoding of a name, such as koi8-r or windows-1251.
+
+    Raises:
+        OptionError: There is no such encoding of texts.
+    """
+    encoding = _known(name)
+    if encoding is None:
+        raise OptionError(
+            f"--encoding {name}: there is no such encoding; names are such as utf-8, windows-1251, "
+            "koi8-r, shift_jis, gb18030, big5"
+        )
+    return encoding
+
+
+def _known(label: str) -> TextEncoding | None:
+    """Return the encoding of a name as browsers understand it, or None."""
+    label = label.strip().lower()
+    with suppress(LookupError, ValueError):
+        codec = codecs.lookup(_AS_BROWSERS.get(label, label)).name
+        encoding = TextEncoding(codec)
+        if encoding.wide or _ASCII.decode(codec) == _ASCII.decode():
+            return encoding
+    return None
+
+
 def stated_encoding(head: bytes) -> TextEncoding | None:
     """Return the encoding that the first bytes of a file say it has, or None.
 
-    They say it by a byte order mark, or by every second byte being zero: UTF-16 without a mark.
+    They say it by a byte order mark, by every second byte being zero, as in UTF-16 without a mark,
+    or by the escape sequences of ISO-2022-JP.
     """
     for mark, codec in _MARKS:
         if head.startswith(mark):
@@ -102,6 +156,8 @@ def stated_encoding(head: bytes) -> TextEncoding | None:
     # Less than four characters say too little: a zero byte may be one of UTF-8.
     if zeros >= 4 and 2 * zeros > len(head[1::2]) and min(even, odd) * 20 < zeros:
         return TextEncoding("utf-16-le" if odd > even else "utf-16-be")
+    if any(escape in head for escape in _JAPANESE):
+        return TextEncoding("iso2022_jp")
     return None
 
 
@@ -117,37 +173,80 @@ def _declared_encoding(head: bytes, name: str) -> TextEncoding | None:
     label = (found[1] or found[2]).decode("ascii").lower()
     if label.startswith("utf-16"):
         return UTF_8  # the declaration itself could not be read otherwise
-    with suppress(LookupError, ValueError):
-        codec = codecs.lookup(_AS_BROWSERS.get(label, label)).name
-        if _ASCII.decode(codec) == _ASCII.decode():
-            return TextEncoding(codec)
+    if (encoding := _known(label)) is not None:
+        return encoding
     raise InputError(f"{name} declares the encoding {label[:40]}, which is not known")
 
 
-def file_encoding(file: BinaryIO, name: str, *, markup: bool = False) -> TextEncoding:
+def file_encoding(
+    file: BinaryIO, name: str, *, markup: bool = False, hint: EncodingHint = NO_HINT
+) -> TextEncoding:
     """Return the encoding of a whole file, every byte of which has been decoded once.
 
     Args:
         file: A file that can be read again; it is left at its beginning.
         name: Name for messages.
         markup: Look for a declaration, as HTML and XML have it.
+        hint: What is known about its encoding.
 
     Raises:
         InputError: Some bytes cannot be decoded; the first line that has one is named.
     """
     head = file.read(_DECLARED_WITHIN)
-    encoding = stated_encoding(head) or (_declared_encoding(head, name) if markup else None)
-    stated = encoding is not None
-    encoding = encoding or UTF_8
+    stated = stated_encoding(head) or hint.encoding
+    stated = stated or (_declared_encoding(head, name) if markup else None)
+    encoding = stated or UTF_8
     number = _undecodable_line(file, encoding)
-    if number is not None and not stated and not _mostly_utf8(file):
-        encoding = TextEncoding(_OTHER)
-        _note_other(name)
+    if number is not None and stated is None and not _mostly_utf8(file):
+        encoding = _legacy_encoding(_sample(file), name, number, hint.language)
         number = _undecodable_line(file, encoding)
+        if number is None:
+            _note_legacy(name, encoding.codec)
     if number is not None:
         raise _not_decoded(name, number, encoding.codec)
     file.seek(0)
     return encoding
+
+
+def _sample(file: BinaryIO) -> bytes:
+    """Return lines with other bytes than ASCII, from which the encoding of a file is told."""
+    lines: list[bytes] = []
+    size = 0
+    for line in _lines(file):
+        if not line.isascii():
+            lines.append(line)
+            size += len(line)
+        if size >= SAMPLE_BYTES:
+            break
+    return b"".join(lines)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file from its beginning."""
+    file.seek(0)
+    buffered = io.BufferedReader(cast(io.RawIOBase, file))  # else each byte is a call
+    try:
+        yield from buffered
+    finally:
+        buffered.detach()
+
+
+def _legacy_encoding(sample: bytes, name: str, number: int, language: str | None) -> TextEncoding:
+    """Return the encoding of a text that is not UTF-8.
+
+    Args:
+        sample: Lines of it.
+        name: Name for messages.
+        number: Number of the first line that is not UTF-8.
+        language: Code of its language, or None.
+
+    Raises:
+        InputError: It cannot be told.
+    """
+    codec = guess_encoding(sample, language)
+    if codec is None:
+        raise _not_decoded(name, number, UTF_8.codec)
+    return TextEncoding(codec)
 
 
 def _undecodable_line(file: BinaryIO, encoding: TextEncoding) -> int | None:
@@ -170,9 +269,8 @@ def _mostly_utf8(file: BinaryIO) -> bool:
 
     Such a file is damaged, or two were joined. It has no one encoding.
     """
-    file.seek(0)
     votes = 0
-    for raw in file:
+    for raw in _lines(file):
         if not raw.isascii():
             try:
                 raw.decode()
@@ -189,18 +287,23 @@ class LineDecoder:
         name: Name for messages.
         encoding: The encoding, or None if it is not known: UTF-8, unless the first line with other
             characters than ASCII is not.
+        language: Code of the language of the text, or None.
     """
 
-    def __init__(self, name: str, encoding: TextEncoding | None = None) -> None:
+    def __init__(
+        self, name: str, encoding: TextEncoding | None = None, language: str | None = None
+    ) -> None:
         self._name = name
         self._codec = None if encoding is None else encoding.codec
+        self._language = language
 
-    def decode(self, raw: bytes, number: int) -> str:
+    def decode(self, raw: bytes, number: int, sample: bytes = b"") -> str:
         """Return a line as text.
 
         Args:
             raw: The line.
             number: Its number, for errors.
+            sample: Lines after it, as far as they are known.
 
         Raises:
             InputError: It cannot be decoded.
@@ -210,36 +313,44 @@ class LineDecoder:
         except UnicodeDecodeError:
             if self._codec is not None:
                 raise _not_decoded(self._name, number, self._codec) from None
-            self._codec = _OTHER
+            sample = b"\n".join([raw, sample])
+            self._codec = _legacy_encoding(sample, self._name, number, self._language).codec
             text = self.decode(raw, number)
-            _note_other(self._name)
+            _note_legacy(self._name, self._codec)
         if self._codec is None and not raw.isascii():
             self._codec = "utf-8"
         return text
 
 
-def decode_text(content: bytes, name: str, *, markup: bool = False) -> tuple[str, TextEncoding]:
+def decode_text(
+    content: bytes, name: str, *, markup: bool = False, hint: EncodingHint = NO_HINT
+) -> tuple[str, TextEncoding]:
     """Return the text of a file without its byte order mark, and its encoding.
 
     Args:
         content: The file.
         name: Name for messages.
         markup: Look for a declaration, as HTML and XML have it.
+        hint: What is known about its encoding.
 
     Raises:
         InputError: Some bytes cannot be decoded; the first line that has one is named.
     """
-    encoding = file_encoding(io.BytesIO(content), name, markup=markup)
+    encoding = file_encoding(io.BytesIO(content), name, markup=markup, hint=hint)
     return content[len(encoding.mark) :].decode(encoding.codec), encoding
 
 
-def text_of_head(head: bytes) -> str:
-    """Return the text of the first bytes of a file, without a character that is cut at the end."""
-    encoding = stated_encoding(head) or UTF_8
+def text_of_head(head: bytes, hint: EncodingHint = NO_HINT) -> str:
+    """Return the text of the first bytes of a file, without a character that is cut at the end.
+
+    Characters of an encoding that cannot be told are left out.
+    """
+    encoding = stated_encoding(head) or hint.encoding or UTF_8
     try:
         return codecs.getincrementaldecoder(encoding.codec)().decode(head[len(encoding.mark) :])
     except UnicodeDecodeError:
-        return head.decode(_OTHER, errors="ignore")
+        lines = head[: head.rfind(b"\n") + 1] or head
+        return head.decode(guess_encoding(lines, hint.language) or "ascii", errors="ignore")
 
 
 def read_bytes(path: Path, max_bytes: int, hint: str) -> bytes:
@@ -263,12 +374,21 @@ def read_bytes(path: Path, max_bytes: int, hint: str) -> bytes:
     return content
 
 
-def _note_other(name: str) -> None:
-    print_note(f"{name}: this is not UTF-8; it is read as Windows-1252 (Western European)")
+def _note_legacy(name: str, codec: str) -> None:
+    read_as = _shown(codec)
+    print_note(f"{name}: this is not UTF-8; it is read as {read_as} (--encoding names another)")
+
+
+def _shown(codec: str) -> str:
+    """Return the usual name of an encoding."""
+    if codec.startswith("cp125"):
+        return codec.replace("cp", "Windows-")
+    usual = {"cp932": "Shift_JIS", "cp949": "EUC-KR", "cp874": "Windows-874", "big5hkscs": "Big5"}
+    return usual.get(codec, codec.upper().replace("_", "-"))
 
 
 def _not_decoded(name: str, number: int, codec: str) -> InputError:
-    encoding = "Windows-1252" if codec == _OTHER else codec.upper()
     return InputError(
-        f"{name}, line {number}: some bytes are not {encoding} text; convert the file to UTF-8"
+        f"{name}, line {number}: some bytes are not {_shown(codec)} text; name the encoding "
+        "(--encoding windows-1251), or convert the file to UTF-8"
     )

@@ -322,3 +322,31 @@ def test_a_text_that_no_installed_model_translates_is_refused(
         code, out, err = run(text, "-t", "de", capfd=capfd)
         assert (code, out.strip()) == (0, expected), err
     assert run("Das ist ein Test, und er ist gut.", "-t", "de", capfd=capfd)[0] == 0
+
+
+def test_an_encoding_is_named_or_told_or_its_file_is_refused(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    short, cue = "Привет!\n", "1\n00:00:01,000 --> 00:00:02,000\n"
+    (tmp_path / "short.txt").write_bytes(short.encode("koi8-r"))
+    (tmp_path / "short.srt").write_bytes((cue + short).encode("koi8-r"))
+    (tmp_path / "short.html").write_bytes(f"<p>{short}</p>".encode("koi8-r"))
+    for name in ("short.txt", "short.srt", "short.html"):
+        code, out, err = run(name, "-m", "demo-en-de", capfd=capfd)
+        assert (code, out) == (1, "")
+        assert f"{name}, line {3 if '.srt' in name else 1}: some bytes are not UTF-8 text" in err
+        assert "--encoding" in err
+        named = ("--encoding", "KOI8-R", "-o", f"out{Path(name).suffix}")
+        code, _, err = run(name, "-m", "demo-en-de", *named, capfd=capfd)
+        assert code == 0, err
+        codec = "koi8-r" if name.endswith(".html") else "utf-8"
+        assert "Привет!" in Path(named[-1]).read_text(codec)
+    code, _, err = run("short.txt", "-t", "de", "--encoding", "klingon", capfd=capfd)
+    assert code == 2
+    assert "--encoding klingon: there is no such encoding" in err
+
+    long = "Дети приходят каждую неделю в школу и читают книги. Она живёт одна в доме.\n"
+    (tmp_path / "long.txt").write_bytes(long.encode("koi8-r"))
+    code, out, err = run("long.txt", "-t", "de", capfd=capfd)
+    assert (code, out) == (3, "")
+    assert "models pull opus-mt-ru-de" in err

@@ -17,7 +17,13 @@ from edgeapp.batch.texts.kept_passages import KeptPassages
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.texts.translation_job import LineTranslator, key_settings
 from edgeapp.documents.html.translation import html_text, translate_html
-from edgeapp.documents.text_encoding import TextEncoding, decode_text, read_bytes
+from edgeapp.documents.text_encoding import (
+    NO_HINT,
+    EncodingHint,
+    TextEncoding,
+    decode_text,
+    read_bytes,
+)
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -42,6 +48,7 @@ class HtmlJob:
         lines: Blocks of text in the file, once they are translated.
         progress: Of the run.
         shown: The name for messages; "": `source`.
+        hint: What is known about the encoding of the file.
     """
 
     line_translator: LineTranslator
@@ -52,12 +59,14 @@ class HtmlJob:
     lines: int = 0
     progress: RunProgress = field(default_factory=RunProgress)
     shown: str = ""
+    hint: EncodingHint = NO_HINT
 
     def key(self, translator: Translator) -> str:
         """The key of the blocks: all that their translations depend on."""
         return job_key(
             self.source,
             verb="translate html",
+            **self.hint.settings,
             **key_settings(translator, self.options),
         )
 
@@ -77,7 +86,7 @@ class HtmlJob:
                 f"{self.source} stays HTML when it is translated: {target} has another ending"
             )
         name = self.shown or str(self.source)
-        html, encoding = _read(self.source)
+        html, encoding = _read(self.source, self.hint)
         kept = KeptPassages(name, self.line_translator, self.options, self.entry, self.progress)
         with kept, RepeatedWarnings(name) as warnings:
 
@@ -96,16 +105,16 @@ class HtmlJob:
             self.writer.write(target, content)
 
 
-def text_of_html_file(source: Path) -> str:
+def text_of_html_file(source: Path, hint: EncodingHint) -> str:
     """The text of a file, for the detection of its language.
 
     Raises:
         InputError: It cannot be read.
     """
-    return html_text(_read(source)[0])
+    return html_text(_read(source, hint)[0])
 
 
-def _read(source: Path) -> tuple[str, TextEncoding]:
+def _read(source: Path, hint: EncodingHint) -> tuple[str, TextEncoding]:
     """Return the markup, with its line ends as they are, and its encoding."""
     content = read_bytes(source, _MAX_BYTES, "divide it")
-    return decode_text(content, str(source), markup=True)
+    return decode_text(content, str(source), markup=True, hint=hint)

@@ -42,6 +42,7 @@ def read_units(
     head: bytes = b"",
     name: str = "the text",
     encoding: TextEncoding | None = None,
+    language: str | None = None,
 ) -> Iterator[TextUnit | None]:
     """The units of a file as they arrive; None before each read that would block.
 
@@ -53,11 +54,12 @@ def read_units(
         head: The first bytes of the input, where they have been read from the file already.
         name: Name of the input, for messages.
         encoding: Its encoding; None if that shows only as the lines come.
+        language: Code of its language, or None.
 
     Raises:
         InputError: A line cannot be decoded.
     """
-    units = _lines(file, head, name, encoding)
+    units = _lines(file, head, name, encoding, language)
     return paragraphs(units) if document else units
 
 
@@ -94,7 +96,11 @@ def _join(lines: list[TextUnit]) -> TextUnit:
 
 
 def _lines(
-    file: BinaryIO, head: bytes, name: str, encoding: TextEncoding | None
+    file: BinaryIO,
+    head: bytes,
+    name: str,
+    encoding: TextEncoding | None,
+    language: str | None,
 ) -> Iterator[TextUnit | None]:
     number, rest = 0, b""
     decoder: LineDecoder | None = None
@@ -105,18 +111,18 @@ def _lines(
             yield None
             continue
         if decoder is None:
-            encoding = encoding or stated_encoding(chunk)
+            encoding = stated_encoding(chunk) or encoding
             chunk = chunk[len(encoding.mark) :] if encoding else chunk
             if encoding is not None and encoding.wide:
                 codec, encoding = encoding.codec, UTF_8
                 recoder = codecs.getincrementaldecoder(codec)()
-            decoder = LineDecoder(name, encoding)
+            decoder = LineDecoder(name, encoding, language)
         if codec is not None:
             chunk = _recoded(recoder, chunk, name, number + 1)
         *complete, rest = (rest + chunk).split(b"\n")
         for raw in complete:
             number += 1
-            yield _unit(decoder.decode(raw, number), "\n", number, raw, codec)
+            yield _unit(decoder.decode(raw, number, chunk), "\n", number, raw, codec)
     if codec is not None:
         _recoded(recoder, b"", name, number + 1)
     if rest and decoder is not None:

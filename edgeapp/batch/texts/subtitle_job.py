@@ -17,6 +17,7 @@ from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.texts.translation_job import LineTranslator, key_settings
 from edgeapp.documents.subtitle_file import SubtitleFile, parse, read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
+from edgeapp.documents.text_encoding import NO_HINT, EncodingHint
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import OptionError
 
@@ -42,6 +43,7 @@ class SubtitleJob:
         lines: Cues of the file, once it is read.
         progress: Of the run.
         shown: The name for messages; "": `source`.
+        hint: What is known about the encoding of the file.
     """
 
     line_translator: LineTranslator
@@ -55,6 +57,7 @@ class SubtitleJob:
     lines: int = 0
     progress: RunProgress = field(default_factory=RunProgress)
     shown: str = ""
+    hint: EncodingHint = NO_HINT
 
     def key(self, translator: Translator) -> str:
         """The key of the passages: all that their translations depend on."""
@@ -62,14 +65,16 @@ class SubtitleJob:
             self.source,
             verb="translate subtitles",
             suffix=self.source.suffix.lower(),
+            **self.hint.settings,
             **key_settings(translator, self.options),
         )
 
     def _read(self) -> SubtitleFile:
         """The subtitles. Raises InputError if they are none."""
         if self.content is None:
-            return read(self.source)
-        return parse(self.content, self.source.suffix.removeprefix("."), self.source.stem)
+            return read(self.source, self.hint)
+        suffix = self.source.suffix.removeprefix(".")
+        return parse(self.content, suffix, self.source.stem, self.hint)
 
     def run(self, target: Path | None) -> None:
         """Translate the file.

@@ -10,7 +10,7 @@ from edgeapp.batch.texts.html_job import HTML_SUFFIXES
 from edgeapp.batch.texts.text_source import OpenText, TextSource
 from edgeapp.documents.structure import STRUCTURED_SUFFIXES, structure_of
 from edgeapp.documents.subtitle_file import is_subtitle_file, subtitle_format
-from edgeapp.documents.text_encoding import text_of_head
+from edgeapp.documents.text_encoding import EncodingHint, text_of_head
 from pipelines import InputError, OptionError
 
 __all__ = ["ApplicableOptions", "first_cues", "kind_of", "subtitles_in"]
@@ -65,14 +65,14 @@ def subtitles_in(source: TextSource, opened: OpenText) -> str | None:
     Raises:
         InputError: It is a regular file, whose name should say so; or it has another structure.
     """
-    form = subtitle_format(opened.head)
+    form = subtitle_format(opened.head, source.hint)
     if form is not None and opened.size is not None:
         raise InputError(
             f"{source.name} holds {form} subtitles: rename it to {Path(source.name).stem}.{form}, "
             "or translate its lines with --as-text"
         )
     name = source.name if opened.size is not None else ""
-    if form is None and (structure := structure_of(name, text_of_head(opened.head))):
+    if form is None and (structure := structure_of(name, text_of_head(opened.head, source.hint))):
         raise InputError(
             f"{source.shown} holds {structure}, whose structure translation line by line would "
             "spoil; --as-text does it all the same"
@@ -80,15 +80,16 @@ def subtitles_in(source: TextSource, opened: OpenText) -> str | None:
     return form
 
 
-def first_cues(film: Path, content: bytes | None) -> str:
+def first_cues(film: Path, content: bytes | None, hint: EncodingHint) -> str:
     """What the first cues of subtitles say.
 
     Args:
         film: The file.
         content: What it holds, where it was read from a pipe; None: it is read.
+        hint: What is known about its encoding.
     """
     from edgeapp.documents.subtitle_file import parse, read
     from edgeapp.documents.subtitle_markup import plain_text
 
-    file = read(film) if content is None else parse(content, film.suffix[1:], film.stem)
+    file = read(film, hint) if content is None else parse(content, film.suffix[1:], film.stem, hint)
     return "\n".join(plain_text(cue.text, file.format) for cue in file.cues[:50])

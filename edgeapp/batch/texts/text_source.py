@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edgeapp.batch.texts.inputs import read_head
-from edgeapp.documents.text_encoding import TextEncoding, file_encoding, stated_encoding
+from edgeapp.documents.text_encoding import (
+    NO_HINT,
+    EncodingHint,
+    TextEncoding,
+    file_encoding,
+    stated_encoding,
+)
 from pipelines import InputError
 
 __all__ = ["OpenText", "TextSource"]
@@ -44,11 +50,13 @@ class TextSource:
         name: Path; "-" is stdin. For messages, "text" if `text` is given.
         text: The text itself, where it stands on the command line.
         title: The name for messages, if it is not `name`.
+        hint: What is known about its encoding.
     """
 
     name: str
     text: str | None = None
     title: str | None = None
+    hint: EncodingHint = NO_HINT
 
     @property
     def shown(self) -> str:
@@ -74,17 +82,20 @@ class TextSource:
             return OpenText(io.BytesIO(rest), head, None)
         if self.name == "-":
             stdin = sys.stdin.buffer
-            return OpenText(stdin, read_head(stdin) if with_head else b"", None)
+            head = read_head(stdin) if with_head else b""
+            return OpenText(stdin, head, None, self.hint.encoding)
         path = Path(self.name)
         try:
             file = stack.enter_context(path.open("rb", buffering=0))
             if not file.seekable():
-                return OpenText(file, read_head(file) if with_head else b"", None)
+                head = read_head(file) if with_head else b""
+                return OpenText(file, head, None, self.hint.encoding)
             first = file.read(_BINARY_CHECK_BYTES)
-            if b"\0" in first and stated_encoding(first) is None:
+            encoding = stated_encoding(first) or self.hint.encoding
+            if b"\0" in first and (encoding is None or not encoding.wide):
                 raise InputError(f"{path} holds binary data, not text")
             file.seek(0)
-            encoding = file_encoding(file, self.shown)
+            encoding = file_encoding(file, self.shown, hint=self.hint)
             head = read_head(file) if with_head else b""
             return OpenText(file, head, path.stat().st_size, encoding)
         except OSError as error:

@@ -94,6 +94,7 @@ class TranslationJob:
                 head=opened.head,
                 name=self.source.shown,
                 encoding=opened.encoding,
+                language=self.source.hint.language,
             )
             if target is None:
                 self._check(self._translate(units, _write_to_stdout, opened.size, 0))
@@ -163,6 +164,7 @@ class TranslationJob:
             Path(self.source.name),
             document=self.document,
             format=self.format,
+            **self.source.hint.settings,
             **named | key_settings(self.translator, self.options),
         )
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edgeapp.batch.find_inputs import FoundInput
@@ -26,7 +26,7 @@ from edgeapp.batch.texts.translation_job import TranslationJob
 from edgeapp.batch.texts.translation_models import TranslationModels
 from edgeapp.console import print_note
 from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
-from edgeapp.documents.text_encoding import text_of_head
+from edgeapp.documents.text_encoding import EncodingHint, TextEncoding, text_of_head
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import InputError
@@ -74,6 +74,7 @@ class TranslationRunner:
         policy: How earlier runs are treated; for results in files.
         events: Print the progress as JSON lines on stdout.
         applicable: Options that are refused where they have no effect.
+        encoding: The encoding of the texts, if it was named.
     """
 
     models: TranslationModels
@@ -88,6 +89,7 @@ class TranslationRunner:
     events: bool = False
     applicable: ApplicableOptions = field(default_factory=ApplicableOptions)
     assumed: str | None = None
+    encoding: TextEncoding | None = None
 
     def __post_init__(self) -> None:
         self._progress = RunProgress()
@@ -235,7 +237,9 @@ class TranslationRunner:
         self, each: TextInput, stack: ExitStack
     ) -> tuple[TranslationJob | SubtitleJob | HtmlJob, Path | None]:
         """The work on a text, and the path of its result. Loads the model for its language."""
-        source = each.source
+        language = None if self.automatic or self.assumed else self.models.source_language
+        hint = EncodingHint(self.encoding, language)
+        source = replace(each.source, hint=hint)
         origin = Origin.of(source.name, source.shown)
         if source.text is not None:
             origin = Origin("-", text=source.text)
@@ -251,12 +255,12 @@ class TranslationRunner:
         self.applicable.check(source.shown, kind)
         if self.automatic or self.assumed is not None:
             if kind == "subtitles":
-                head = first_cues(film, content)
+                head = first_cues(film, content, hint)
             elif kind == "html":
-                head = text_of_html_file(film)
+                head = text_of_html_file(film, hint)
             else:
                 opened = opened or source.open(stack, with_head=True)
-                head = text_of_head(opened.head).strip()
+                head = text_of_head(opened.head, hint).strip()
             detected = self._language_of(source, head)
             self.models.load(None if detected == self.assumed else detected, None)
         path = None if each.output is None else each.output(self.models.suffix)
@@ -274,6 +278,7 @@ class TranslationRunner:
                     writer=writer,
                     progress=self._progress,
                     shown=source.shown,
+                    hint=hint,
                 ),
                 path,
             )
@@ -286,9 +291,12 @@ class TranslationRunner:
                     writer=writer,
                     progress=self._progress,
                     shown=source.shown,
+                    hint=hint,
                 ),
                 path,
             )
+        if self.automatic or self.assumed is not None:
+            source = replace(source, hint=replace(hint, language=self.models.source_language))
         language = None if self.automatic else self.models.source_language
         return (
             TranslationJob(

@@ -12,7 +12,7 @@ from edgeapp.batch.texts.html_job import HTML_SUFFIXES
 from edgeapp.documents.html.translation import translate_html
 from edgeapp.documents.subtitle_file import is_subtitle_file, parse
 from edgeapp.documents.subtitle_translation import translate_subtitles
-from edgeapp.documents.text_encoding import UTF_8, decode_text
+from edgeapp.documents.text_encoding import UTF_8, EncodingHint, decode_text
 from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
 from edgeapp.server.api.errors import ApiError
@@ -116,7 +116,8 @@ class TextTranslation:
                     yield self._subtitles(path.read_bytes(), name, steps, cancelled)
                     return
                 html = name.lower().endswith(HTML_SUFFIXES)
-                text, encoding = decode_text(path.read_bytes(), name, markup=html)
+                hint = EncodingHint(language=self.source)
+                text, encoding = decode_text(path.read_bytes(), name, markup=html, hint=hint)
                 encoding = encoding if html else UTF_8
                 yield encoding.encode(self._result(text, steps, cancelled, html, 0).text)
 
@@ -213,7 +214,8 @@ class TextTranslation:
         """Return the translation of a subtitle file; the suffix of its name says the format."""
         if not steps:
             return content
-        file = parse(content, Path(name).suffix.lower().removeprefix("."), name)
+        hint = EncodingHint(language=self.source)
+        file = parse(content, Path(name).suffix.lower().removeprefix("."), name, hint)
         for done in translate_subtitles(
             file, lambda texts: self._lines(texts, steps, cancelled, alignments=True)
         ):

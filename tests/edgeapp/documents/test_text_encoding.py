@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeapp.documents.text_encoding import decode_text, text_of_head
+from edgeapp.documents.text_encoding import EncodingHint, decode_text, text_of_head
 from pipelines import InputError
 
 _TEXT = "Die Tür ist grün – „ja“.\nIch mag Brot für 5 €.\n"
@@ -66,6 +66,82 @@ def test_an_unknown_declaration_is_named(label: str) -> None:
 def test_what_cannot_be_decoded_is_an_error_with_its_line(content: bytes, number: int) -> None:
     with pytest.raises(InputError, match=rf"^t\.txt, line {number}: some bytes are not "):
         decode_text(content, "t.txt")
+
+
+_RUSSIAN = (
+    "Дети приходят каждую неделю в школу и читают книги. Вчера мы ездили в Москву, чтобы увидеть "
+    "нашу бабушку. Она живёт одна в большом доме.\n"
+)
+_CZECH = (
+    "Děti chodí každý týden do školy a čtou knihy. Včera jsme jeli do Prahy, abychom viděli naši "
+    "babičku. Žije sama ve velkém domě.\n"
+)
+_CHINESE = "孩子们每周都去学校读书。昨天我们去北京看望我们的奶奶。她一个人住在一所大房子里。\n"
+_TRADITIONAL = "孩子們每週都去學校讀書。昨天我們去北京看望我們的奶奶。她一個人住在一所大房子裡。\n"
+_JAPANESE = "子供たちは毎週学校に行って本を読みます。昨日、祖母に会いに東京へ行きました。\n"
+_LEGACY = [
+    ("cp1251", _RUSSIAN),
+    ("koi8-r", _RUSSIAN),
+    ("cp866", _RUSSIAN),
+    ("iso8859-5", _RUSSIAN),
+    ("cp1250", _CZECH),
+    ("iso8859-2", _CZECH),
+    ("cp1253", "Τα παιδιά πηγαίνουν κάθε εβδομάδα στο σχολείο και διαβάζουν βιβλία.\n"),
+    ("cp1254", "Çocuklar her hafta okula gidiyor ve kitap okuyor. Yarın hava güzel olacak.\n"),
+    ("cp1256", "يذهب الأطفال إلى المدرسة كل أسبوع ويقرؤون الكتب. ذهبنا أمس إلى القاهرة.\n"),
+    ("cp1257", "Vaikai kiekvieną savaitę eina į mokyklą ir skaito knygas, važiavome į Šiaulius.\n"),
+    ("cp874", "เด็กๆ ไปโรงเรียนทุกสัปดาห์และอ่านหนังสือ เมื่อวานเราไปเชียงใหม่เพื่อเยี่ยมคุณยาย\n"),
+    ("cp932", _JAPANESE),
+    ("euc_jp", _JAPANESE),
+    ("iso2022_jp", _JAPANESE),
+    ("gb18030", _CHINESE),
+    ("big5", _TRADITIONAL),
+    ("euc_kr", "아이들은 매주 학교에 가서 책을 읽습니다. 어제 우리는 서울에 갔습니다.\n"),
+]
+
+
+@pytest.mark.parametrize(("codec", "text"), _LEGACY)
+def test_an_older_encoding_is_told_by_its_letters(codec: str, text: str) -> None:
+    assert decode_text(text.encode(codec), "t.txt")[0] == text
+    page = f"<html><body class=page><p>{text}</body></html>"
+    assert decode_text(page.encode(codec), "t.html", markup=True)[0] == page
+
+
+@pytest.mark.parametrize(
+    ("codec", "text", "language"),
+    [
+        ("koi8-r", "Привет!\n", "ru"),
+        ("cp1251", "Привет!\n", "ru"),
+        ("shift_jis", "日本\n", "ja"),
+        ("cp1255", "שלום, מה שלומך?\n", "he"),
+        ("big5", "你好\n", "zh"),
+        ("iso8859-2", "Wróćmy!\n", "pl"),
+        ("cp1254", "Teşekkür!\n", "tr"),
+        ("cp1252", "Grüße!\n", "de"),
+    ],
+)
+def test_the_language_decides_where_a_text_is_too_short(
+    codec: str, text: str, language: str
+) -> None:
+    hint = EncodingHint(language=language)
+    assert decode_text(text.encode(codec), "t.txt", hint=hint)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("Привет!\n".encode("koi8-r"), EncodingHint()),  # could be Greek as well
+        ("日本\n".encode("shift_jis"), EncodingHint(language="en")),
+        ("Die Tür ist schön.\n".encode("mac_roman"), EncodingHint(language="de")),
+        ("Die Tür ist schön.\n".encode("cp850"), EncodingHint(language="de")),
+    ],
+)
+def test_what_cannot_be_told_is_an_error_that_names_the_option(
+    content: bytes, hint: EncodingHint
+) -> None:
+    message = r"^t\.txt, line 2: some bytes are not .* text; name the encoding \(--encoding "
+    with pytest.raises(InputError, match=message):
+        decode_text(b"fine\n" + content, "t.txt", hint=hint)
 
 
 @given(st.text(), st.integers(0, 40))

@@ -54,6 +54,12 @@ def test_lines_of_a_pipe_that_are_not_utf8_are_windows_1252() -> None:
     assert [u.text for u in units] == ["fine", "Grüße – „ja“", "Köln"]
 
 
+def test_lines_of_a_pipe_in_another_encoding_are_told_by_those_after_them() -> None:
+    text = "Да.\n\nДети приходят каждую неделю в школу и читают книги.\n"
+    units = units_of(text.encode("koi8-r"))
+    assert "".join(u.text + u.ending for u in units) == text
+
+
 def test_a_line_that_is_not_like_the_others_is_an_error_with_its_number() -> None:
     with pytest.raises(InputError, match=r"the text, line 3: some bytes are not UTF-8 text"):
         units_of("Grüße\n\n".encode() + b"K\xf6ln\n")
