@@ -6,6 +6,7 @@ Each function does nothing where the system lacks what it needs (glibc, Linux).
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from pathlib import Path
 
@@ -45,13 +46,32 @@ def discard_library_pages(library: str) -> None:
     if sys.platform != "linux":
         return
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-        addresses, rights, offset, _, _, *path = line.split(maxsplit=5)
-        # Read-only pages at other offsets hold relocations of the dynamic linker, which are not in
-        # the file.
-        unchanged = rights == "r-xp" or (rights == "r--p" and int(offset, 16) == 0)
-        if unchanged and path and Path(path[0]).name.startswith(library):
-            start, end = (int(part, 16) for part in addresses.split("-"))
+        addresses, rights, _, _, _, *path = line.split(maxsplit=5)
+        if not path or not Path(path[0]).name.startswith(library):
+            continue
+        start, end = (int(part, 16) for part in addresses.split("-"))
+        if rights == "r-xp" or (rights == "r--p" and not _was_written_to(start, end)):
             _call("madvise", ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
+
+
+def _was_written_to(start: int, end: int) -> bool:
+    """Return whether a part of a mapped file differs from the file, as one that the dynamic linker
+    has relocated does. True if the system does not tell.
+
+    Args:
+        start: The first address.
+        end: The address after the last.
+    """
+    page = os.sysconf("SC_PAGE_SIZE")
+    try:
+        with Path("/proc/self/pagemap").open("rb", buffering=0) as table:
+            table.seek(start // page * 8)
+            entries = memoryview(table.read((end - start) // page * 8)).cast("Q")
+    except OSError:
+        return True
+    # proc_pid_pagemap(5): bits 63 and 62 say that there is a page, in memory or on the swap device;
+    # bit 61, that it is a page of the file.
+    return any(entry >> 62 and not entry >> 61 & 1 for entry in entries)
 
 
 def _call(name: str, *arguments: int | ctypes.c_void_p | ctypes.c_size_t) -> None:

@@ -16,7 +16,8 @@ from numba.core.dispatcher import Dispatcher
 
 __all__ = ["main", "progress_on_stdout"]
 
-_DEVICE = f"{__package__}.device."
+_PACKAGE = "pipelines.engine.kernels"  # not __package__, which goes away in Python 3.15
+_DEVICE = f"{_PACKAGE}.device."
 
 
 class _Progress(event.Listener):  # type: ignore[misc]
@@ -56,7 +57,7 @@ def progress_on_stdout() -> AbstractContextManager[Any]:
 def main() -> None:
     """Run `build` as a program, with this program's arguments."""
     with progress_on_stdout():
-        runpy.run_module(f"{__package__}.build", run_name="__main__", alter_sys=True)
+        runpy.run_module(f"{_PACKAGE}.build", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ __all__ = [
     "survives",
 ]
 
+_PACKAGE = "pipelines.engine.kernels"  # not __package__, which goes away in Python 3.15
+
 # The folder of compiled kernels (by default in the user's cache), or "torch": use no kernels.
 _ENVIRONMENT_VARIABLE = "EDGEAPP_KERNELS"
 
@@ -312,7 +314,7 @@ def _run_compiler(level: str, output: Path, errors: Path, environment: Mapping[s
     with (
         errors.open("wb") as stderr,
         subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.compiler", level, str(output)],
+            [sys.executable, "-m", f"{_PACKAGE}.compiler", level, str(output)],
             env=os.environ | environment,
             cwd=Path(__file__).parents[3],
             stdout=subprocess.PIPE,
@@ -341,7 +343,7 @@ def _run_module(
 ) -> subprocess.CompletedProcess[str]:
     """Run a module of this package with two arguments, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", f"{__package__}.{name}", level, str(file)],
+        [sys.executable, "-m", f"{_PACKAGE}.{name}", level, str(file)],
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,

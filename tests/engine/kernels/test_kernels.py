@@ -588,7 +588,9 @@ def test_numba_still_works_in_the_same_process(printed_after_loading: list[str])
 
 @pytest.mark.slow
 def test_the_pages_of_llvm_are_dropped_after_linking(printed_after_loading: list[str]) -> None:
-    assert int(printed_after_loading[0]) < 20_000  # KB; 46,000 otherwise
+    # KB; 46,000 if all pages are kept, 10,000 to 20,000 if the constants are. How many pages the
+    # kernel maps around one that is read depends on how the file lies in its cache.
+    assert int(printed_after_loading[0]) < 8_000
 
 
 def test_kernels_can_be_disabled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -54,7 +55,7 @@ def test_a_job_belongs_to_one_run(tmp_path: Path) -> None:
 def _hold(path: Path, begun: multiprocessing.synchronize.Event) -> None:
     with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece):
         begun.set()
-        multiprocessing.Event().wait()
+        threading.Event().wait()
 
 
 def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
