@@ -186,8 +186,10 @@ class LibreTranslate:
     async def _receive_file(self, request: Request) -> tuple[UploadedForm, dict[str, Any], str]:
         """Return a form with a file, its fields, and whose it is.
 
-        A key in the header or the query is checked before the file is stored. A file whose key is
-        in the form counts among those of strangers until the key has arrived.
+        A key in the header or the query is checked before the form is read, and one in the form as
+        soon as it has arrived. LibreTranslate's own page sends the file before the key, so that a
+        file without a key is stored; it counts among the few of strangers until the key has
+        arrived.
 
         Raises:
             ApiError: A token is required, and is missing or wrong; or it is not such a form.
@@ -201,7 +203,12 @@ class LibreTranslate:
             person = self._person(request, key)
             form = await uploads.read(request, person, megabytes=_MAX_FILE_MB)
         else:
-            form = await self._strangers.read(request, logins.person_of(request))
+
+            def check(name: str, value: str) -> None:
+                if name == "api_key":
+                    self._person(request, value)
+
+            form = await self._strangers.read(request, logins.person_of(request), check=check)
         try:
             values = _fields(form.fields) | query
             person = self._person(request, values.get("api_key"))

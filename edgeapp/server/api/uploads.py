@@ -7,12 +7,14 @@ import secrets
 import shutil
 import threading
 from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from edgeapp.server.api.errors import ApiError
@@ -21,6 +23,7 @@ from edgeapp.server.page.exports import declared_length
 from edgeapp.temporary_folders import make_temporary_folder
 
 if TYPE_CHECKING:
+    from starlette.datastructures import Headers
     from starlette.requests import Request
     from starlette.types import Message
 
@@ -75,7 +78,13 @@ class FormUploads:
         self._folder = make_temporary_folder("api")
 
     async def read(
-        self, request: Request, person: str, *, megabytes: int = 0, field: str = "file"
+        self,
+        request: Request,
+        person: str,
+        *,
+        megabytes: int = 0,
+        field: str = "file",
+        check: Callable[[str, str], object] | None = None,
     ) -> UploadedForm:
         """Read the form of a request.
 
@@ -84,6 +93,8 @@ class FormUploads:
             person: Whose request it is.
             megabytes: The largest file, if that is less than usual.
             field: The name of the file's field.
+            check: Gets the name and the value of each field that is no file as soon as it has
+                arrived. Reading ends with what it raises.
 
         Raises:
             ApiError: It is no such form, or too large, or too many wait here.
@@ -106,7 +117,7 @@ class FormUploads:
         path = self._folder / secrets.token_hex(16)
         bounded = _Bounded(request, length)
         try:
-            fields, name, size = await self._store(bounded.request, path, field)
+            fields, name, size = await self._store(bounded.request, path, field, check)
             if size > limit * _MB:
                 raise ApiError(413, f"the file is larger than the limit of {limit} MB", param=field)
         except BaseException:
@@ -134,17 +145,27 @@ class FormUploads:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _store(
-        self, request: Request, path: Path, field: str
+        self,
+        request: Request,
+        path: Path,
+        field: str,
+        check: Callable[[str, str], object] | None,
     ) -> tuple[tuple[tuple[str, str], ...], str, int]:
         """Parse a request's form into its fields, and the name and the size of its file."""
         try:
-            form = await request.form(
-                max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES
-            )
+            async with aclosing(request.stream()) as stream:
+                form = await _FormParser(
+                    request.headers,
+                    stream,
+                    check,
+                    max_files=1,
+                    max_fields=_MAX_FIELDS,
+                    max_part_size=_MAX_FIELD_BYTES,
+                ).parse()
         except ClientDisconnect:
             raise ClientLeft from None
-        except HTTPException as error:  # from starlette: not a form
-            raise ApiError(400, f"the form cannot be read: {error.detail}") from None
+        except MultiPartException as error:
+            raise ApiError(400, f"the form cannot be read: {error.message}") from None
         try:
             file = form.get(field)
             if not isinstance(file, UploadFile):
@@ -181,6 +202,33 @@ class FormUploads:
         except FileNotFoundError:
             return  # removed before
         self._release(form._person, form._reserved)
+
+
+class _FormParser(MultiPartParser):
+    """A parser of forms that passes on each field that is no file as soon as it has arrived.
+
+    Args:
+        headers: Of the request.
+        stream: Its body.
+        check: Gets the name and the value.
+        limits: As for starlette's parser.
+    """
+
+    def __init__(
+        self,
+        headers: Headers,
+        stream: AsyncGenerator[bytes, None],
+        check: Callable[[str, str], object] | None,
+        **limits: int,
+    ) -> None:
+        super().__init__(headers, stream, **limits)
+        self._check = check
+
+    def on_part_end(self) -> None:
+        super().on_part_end()
+        name, value = self.items[-1]
+        if self._check is not None and isinstance(value, str):
+            self._check(name, value)
 
 
 class _Bounded:

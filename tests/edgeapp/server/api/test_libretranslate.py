@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.error
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -281,6 +281,39 @@ def test_files_of_strangers_take_no_place_of_others(
                 time.sleep(0.01)
         assert post(secret) == 429, "its key may be anything until it has arrived"
         assert post(headers=right) == 200
+
+
+@pytest.mark.parametrize("first", ["key", "file"])
+def test_a_wrong_key_in_a_form_is_refused_as_soon_as_it_has_come(
+    thread_server: Callable[..., str], tmp_path: Path, first: str
+) -> None:
+    """LibreTranslate's page sends the file first, most programs send it last."""
+    tokens = TokenFile(tmp_path / "tokens.json")
+    secret = tokens.add("phone")
+    url = thread_server(host="0.0.0.0", tokens=tokens).replace("0.0.0.0", "127.0.0.1")
+
+    def answer(key: str, whole: bool) -> int:
+        """The status of the reply to a form, or to a form that does not end."""
+        parts = {
+            "key": f'Content-Disposition: form-data; name="api_key"\r\n\r\n{key}',
+            "file": 'Content-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nGut.',
+            "source": 'Content-Disposition: form-data; name="source"\r\n\r\nde',
+            "target": 'Content-Disposition: form-data; name="target"\r\n\r\nde',
+        }
+        ordered = [parts.pop(first), *parts.values()]
+        body = "--x\r\n" + "\r\n--x\r\n".join(ordered)
+        length = len(body) + (9 if whole else 1_000_000)
+        sent = body + "\r\n--x--\r\n" if whole else body
+        connection = HTTPConnection(urlsplit(url).netloc, timeout=60)
+        with closing(connection):
+            connection.putrequest("POST", "/translate_file")
+            connection.putheader("Content-Type", "multipart/form-data; boundary=x")
+            connection.putheader("Content-Length", str(length))
+            connection.endheaders(sent.encode())
+            return connection.getresponse().status
+
+    assert answer("wrong", whole=False) == 403
+    assert answer(secret, whole=True) == 200
 
 
 def test_a_key_in_the_body_is_a_token(thread_server: Callable[..., str], tmp_path: Path) -> None:
