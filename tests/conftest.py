@@ -99,6 +99,17 @@ def pytest_configure(config: pytest.Config) -> None:
         PYTHONPATH=os.pathsep.join([str(_SITE), str(REPOSITORY)]),
     )
     tempfile.tempdir = None  # where TMPDIR says
+    _do_not_time_examples()
+
+
+def _do_not_time_examples() -> None:
+    """Let examples of Hypothesis take as long as they take: that says how busy the machine is."""
+    from hypothesis import HealthCheck, settings
+
+    # The parent is Hypothesis's profile for CI where this is CI.
+    untimed = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("edgeapp", settings.default, **untimed)
+    settings.load_profile("edgeapp")
 
 
 def _new_home(config: pytest.Config) -> Path:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import workers
 from tests.conftest import REPOSITORY
@@ -96,3 +97,10 @@ def test_temporary_files_go_with_the_run() -> None:
     before, _, added = str(folder).rpartition("edgeapp-run-tests-")
     assert before
     assert len(added) <= len("12345678/t/gw100/t"), "paths of sockets may have 107 bytes"
+
+
+def test_examples_may_take_as_long_as_they_take() -> None:
+    """On a busy machine a limit of time would fail a correct test."""
+    of_a_test = settings(max_examples=1)
+    assert of_a_test.deadline is None
+    assert HealthCheck.too_slow in of_a_test.suppress_health_check

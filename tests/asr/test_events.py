@@ -185,7 +185,7 @@ PIECES = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     segments=st.lists(PIECES, min_size=1, max_size=4),
     broken=st.integers(0, 3),

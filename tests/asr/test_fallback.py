@@ -149,7 +149,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(turns=st.lists(TURNS, min_size=1, max_size=7), options=OPTIONS)
 def test_any_run(
     model: Whisper, real: Transcriber, turns: list[Turn], options: dict[str, Any]

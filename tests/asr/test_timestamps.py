@@ -28,7 +28,7 @@ PROMPT = (7, 3)
     seed=st.integers(0, 1000),
     tilt=st.floats(-4, 4),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_timestamps_equal_openai_whisper(
     initial: int | None, generated: list[int], seed: int, tilt: float
 ) -> None:

@@ -77,7 +77,7 @@ _WORDS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.one_of(_TEXT, _WORDS.map(" ".join), st.text()))
 def test_a_model_that_repeats_its_source_gives_the_text_back(echo: Translator, text: str) -> None:
     """Every letter, every line, and the white space around them; control characters may go."""

@@ -210,7 +210,7 @@ runs_strategy = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(
     runs_strategy,
     st.integers(0, FRAME - 1),
@@ -256,7 +256,7 @@ def offline(audio: Audio, options: VadOptions) -> tuple[Spans, Spans]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(runs_strategy, st.integers(0, FRAME - 1), options_strategy)
 @example(  # the pause that ends it, and its greatest length, in the same frame
     [(SPEECH, 31), (SILENCE, 9)], 0, VadOptions(0.5, None, 0.0, 0.0, 0.0, max_utterance_s=1.0)

@@ -59,7 +59,7 @@ def test_words_come_soon_after_they_were_spoken() -> None:
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 50), sizes=st.lists(st.integers(200, 40_000), min_size=1, max_size=30))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_jitter_and_bursts_give_the_same_text(seed: int, sizes: list[int]) -> None:
     samples, spoken = speak(sentence(16, seed), seed)
 

@@ -219,7 +219,7 @@ _CUE_TEXT = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(_CUE_TEXT, min_size=1, max_size=6))
 def test_no_word_is_lost_and_no_cue(texts: list[str]) -> None:
     # Long enough to be read: of a cue that is not, words go to its neighbors.

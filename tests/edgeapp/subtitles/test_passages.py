@@ -41,7 +41,7 @@ WORD = st.text(alphabet="abcdefgh", min_size=1, max_size=12)
 SENTENCE = st.lists(WORD, min_size=1, max_size=60).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=4))
 def test_no_word_is_lost_and_each_language_has_two_lines_at_most(
     sentences: list[tuple[str, str]],

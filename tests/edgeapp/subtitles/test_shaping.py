@@ -48,7 +48,7 @@ def _speech(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_speech(), _STYLES)
 def test_all_rules_hold_that_the_speech_allows(
     words: list[TimedWord], style: SubtitleStyle
@@ -73,7 +73,7 @@ def test_all_rules_hold_that_the_speech_allows(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_speech(most=9, pauses=(0.0, 0.0, 0.2, 0.6), longest_s=0.5), _STYLES)
 def test_no_division_of_the_words_breaks_fewer_rules(
     words: list[TimedWord], style: SubtitleStyle

@@ -63,7 +63,8 @@ def plain(engine: Engine, requests: list[Request]) -> list[Result]:
 
 @given(data=st.data())
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_draft_gives_the_same(
     engine: Engine, requests: list[Request], plain: list[Result], data: st.DataObject

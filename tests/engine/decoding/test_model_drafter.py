@@ -101,7 +101,8 @@ def expected(engine: Engine, requests: list[Request]) -> list[Result]:
 
 @given(data=st.data())
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_order_of_joining_and_leaving(
     engine: Engine,

@@ -73,7 +73,7 @@ def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_any_order_of_joining_reading_and_cancelling(
     data: st.DataObject, engine: Engine, jobs: Jobs
 ) -> None:

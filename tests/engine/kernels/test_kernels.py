@@ -161,7 +161,7 @@ def test_a_linear_layer_is_within_the_error_of_quantization(
         assert ((layer(x) - exact).abs() <= bound).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     rows=st.integers(1, 20) | st.integers(20, 110),
     inputs=st.sampled_from((40, 64, 128)),
@@ -338,7 +338,7 @@ def test_a_row_of_zeros_gives_the_bias(kernels: KernelLibrary) -> None:
     assert torch.equal(CompiledLinear(torch.ones(33, 8), bias, kernels)(torch.zeros(1, 8))[0], bias)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     rows=st.integers(1, 20) | st.integers(20, 110),
     inputs=st.sampled_from((24, 64)),

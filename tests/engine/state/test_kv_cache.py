@@ -98,7 +98,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCache = pytest.mark.slow(CacheMachine.TestCase)
-TestCache.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestCache.settings = settings(max_examples=60, stateful_step_count=25)
 
 
 def encoded(length: int, value: float) -> EncodedSource:

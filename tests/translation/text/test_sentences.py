@@ -62,7 +62,7 @@ _TEXT = st.text(alphabet=st.sampled_from("aBé1 .!?…\"'()“”«»\n\r\t\u00a
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)), st.sampled_from(["en", "de", "zh", "xx"]))
 def test_no_character_is_lost(text: str, language: str) -> None:
     spans = split_sentences(text, language)
@@ -75,7 +75,7 @@ def test_no_character_is_lost(text: str, language: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(min_size=1).map(str.strip).filter(bool), st.integers(2, 20))
 def test_a_shortened_sentence_is_still_all_there(sentence: str, limit: int) -> None:
     spans = split_to_fit(sentence, limit, len)

@@ -196,7 +196,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_what_is_read_can_be_sent_again(value: Any) -> None:
     try:
         found = read_json(json.dumps(value))
@@ -214,7 +214,7 @@ def test_what_is_not_read(case: str) -> None:
 @given(st.fixed_dictionaries({"format": st.sampled_from(["srt", "md", "zip"]), "cues": JSON},
                              optional={"title": JSON, "translation": JSON, "language": JSON,
                                        "files": JSON, "formats": JSON}))  # fmt: skip
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_exports(message: Any) -> None:
     try:
         render_message(json.dumps(message).encode())

@@ -285,7 +285,7 @@ def mixed_alone(engine: Engine, marian: LoadedModel) -> list[tuple[Request, Resu
 
 
 @given(data=st.data())
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 def test_searches_join_and_leave_a_running_batch(
     data: st.DataObject,
     engine: Engine,

@@ -51,7 +51,7 @@ TWINS = [
 
 @pytest.mark.parametrize(("rule", "twin"), TWINS, ids=lambda x: type(x).__name__)
 @given(generated=TOKENS, seed=st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_filter_equals_its_transformers_counterpart(
     rule: LogitFilter, twin: object, generated: list[int], seed: int
 ) -> None:
