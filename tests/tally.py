@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Exactness
+from tests.conftest import Exactness, is_worker
 
 __all__ = ["BYTES_OF_A_WORKER", "Tally"]
 
@@ -23,18 +23,25 @@ class Tally:
         exactness: Sums.
         lines: Further lines of the summary.
         peak_bytes: The most memory that a worker held at a time.
+        peak_file: The file of the test after which it held that first.
     """
 
     exactness: Exactness = field(default_factory=Exactness)
     lines: list[str] = field(default_factory=list)
     peak_bytes: int = 0
+    peak_file: str = ""
 
     def add(self, other: dict[str, Any]) -> None:
         """Add what another process sent: its tally as a dict."""
         for name, count in other["exactness"].items():
             setattr(self.exactness, name, getattr(self.exactness, name) + count)
         self.lines += other["lines"]
-        self.peak_bytes = max(self.peak_bytes, other["peak_bytes"])
+        self.note_peak(other["peak_bytes"], other["peak_file"])
+
+    def note_peak(self, held: int, file: str) -> None:
+        """Note how much memory a process has held at most, after a test of a file."""
+        if held > self.peak_bytes:
+            self.peak_bytes, self.peak_file = held, file
 
 
 _TALLY = pytest.StashKey[Tally]()
@@ -56,13 +63,18 @@ def exactness(tally: Tally) -> Exactness:
     return tally.exactness
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Note in a worker which file's tests need the most memory."""
+    if is_worker(item.config):
+        item.config.stash[_TALLY].note_peak(_peak_bytes(), item.nodeid.partition("::")[0])
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker sends its tally to the process that started it."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        tally = session.config.stash[_TALLY]
-        tally.peak_bytes = _peak_bytes()
-        output["tally"] = asdict(tally)
+        output["tally"] = asdict(session.config.stash[_TALLY])
 
 
 def _peak_bytes() -> int:
@@ -98,7 +110,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in sorted(tally.lines):
         terminalreporter.write_line(line)
     if tally.peak_bytes:
-        line = f"memory: a worker held {tally.peak_bytes / 1e9:.1f} GB at most"
+        line = (
+            f"memory: a worker held {tally.peak_bytes / 1e9:.1f} GB at most, in {tally.peak_file}"
+        )
         if tally.peak_bytes > BYTES_OF_A_WORKER:
             line += f", more than the {BYTES_OF_A_WORKER / 1e9:.1f} GB of tests/tally.py"
         terminalreporter.write_line(line)

@@ -18,6 +18,7 @@ class Process:
 
     def __init__(self) -> None:
         self.stash, self.workeroutput = pytest.Stash(), {}
+        self.workerinput = {"workerid": "gw0"}
         tally.pytest_configure(self)  # type: ignore[arg-type]
 
     @property
@@ -40,6 +41,9 @@ def test_workers_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
         worker.counts.exactness.tokens += tokens
         worker.counts.lines.append(line)
         monkeypatch.setattr(tally, "_peak_bytes", lambda held=tokens: held << 27)
+        for file in (f"tests/test_{line}.py", "tests/test_later.py"):
+            test: Any = SimpleNamespace(config=worker, nodeid=f"{file}::test_x")
+            tally.pytest_runtest_teardown(test)
         tally.pytest_sessionfinish(SimpleNamespace(config=worker))  # type: ignore[arg-type]
         sent = json.loads(json.dumps(worker.workeroutput))
         tally.pytest_testnodedown(SimpleNamespace(config=main, workeroutput=sent))
@@ -49,15 +53,16 @@ def test_workers_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
         "exactness: 2 models, 0 prompts, 12 tokens compared, 0 ties",
         "a",
         "b",
-        "memory: a worker held 0.9 GB at most",
+        "memory: a worker held 0.9 GB at most, in tests/test_a.py",
     ]
 
 
 def test_a_large_worker_is_said() -> None:
     main = Process()
-    main.counts.peak_bytes = 2_000_000_000
+    main.counts.note_peak(2_000_000_000, "tests/test_x.py")
     assert summary(main) == [
-        "memory: a worker held 2.0 GB at most, more than the 1.6 GB of tests/tally.py"
+        "memory: a worker held 2.0 GB at most, in tests/test_x.py, more than the 1.6 GB of "
+        "tests/tally.py"
     ]
 
 

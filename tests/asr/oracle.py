@@ -65,7 +65,7 @@ def in_openai(folder: Path) -> Whisper:
     )
     model = Whisper(dimensions)
     state = load_file(folder / "model.safetensors")
-    model.load_state_dict({_openai_name(name): value.float() for name, value in state.items()})
+    model.load_state_dict({_openai_name(name): value for name, value in state.items()})
     return model.eval().requires_grad_(False)
 
 

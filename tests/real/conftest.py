@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,8 @@ from tests.tally import Tally
 SHARED = REPOSITORY.parent / "shared"
 
 Recordings = dict[str, Recording]
+
+_NAMES = ("book", "voices", "sonnet", "german")
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,9 @@ def report(tally: Tally) -> Report:
 def alignment_heads(folder: Path) -> list[tuple[int, int]]:
     config = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     return [tuple(pair) for pair in config["alignment_heads"]]
+
+
+def recorded(*gate: str) -> list[Any]:
+    """Parameters for all recordings: some for the gate, the others, as long again, not."""
+    others = [name for name in _NAMES if name not in gate]
+    return [*gate, *(pytest.param(name, marks=pytest.mark.campaign) for name in others)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines import SAMPLE_RATE
+from pipelines import SAMPLE_RATE, Transcriber
 from pipelines.asr import TranscribeOptions
 from pipelines.asr.live.events import CommittedText
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
@@ -74,3 +74,17 @@ def test_live_against_offline(
     edits = report.edits("int8, live", {"voices": text}, recordings)
     assert edits <= recording.edits(quick.find(recording).text) + 3
     assert sum(lengths) < 0.5 * len(lengths) * 3_000
+
+
+@pytest.mark.usefixtures("unpaused_drafts")
+def test_drafts_change_no_token(folder: Path, exact: Ours, recordings: Recordings) -> None:
+    """N-grams of what was recognized before: the second time nearly all is drafted."""
+    recording = recordings["voices"]
+    drafted = Transcriber(folder, engine=exact.engine, draft="ngram")
+    plain = [segment.tokens for segment in exact.find(recording).segments]
+    for _ in range(2):
+        again = drafted.transcribe(recording.samples, temperature=0.0)
+        assert [segment.tokens for segment in again] == plain
+    report = drafted.draft_report
+    assert report is not None
+    assert report.accepted > 10
