@@ -138,8 +138,9 @@ def main() -> None:
         step, before = state["step"], state["seconds"]
         composer.random.seed(f"{arguments.seed}/{step}")
     feed = Feed(composer, arguments.frames, f"{arguments.seed}/{step}")
-    ahead = {"num_workers": arguments.workers, "prefetch_factor": 4} if arguments.workers else {}
-    batches = iter(DataLoader(feed, batch_size=None, **ahead))
+    # Forked processes share the recordings. Python 3.14 would send each of them a copy.
+    ahead = {"prefetch_factor": 4, "multiprocessing_context": "fork"} if arguments.workers else {}
+    batches = iter(DataLoader(feed, batch_size=None, num_workers=arguments.workers, **ahead))
     budget, began = arguments.minutes * 60, time.monotonic()
     bar = tqdm(total=round(budget), initial=round(before), unit="s", mininterval=10)
     model.train()
