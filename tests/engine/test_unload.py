@@ -21,7 +21,7 @@ def _tensor_bytes() -> int:
     gc.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of other tests' objects, which are only looked at
-        tensors = [each for each in gc.get_objects() if isinstance(each, torch.Tensor)]
+        tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
         plain = [each.untyped_storage() for each in tensors if each.layout is torch.strided]
         packed = [each for each in tensors if each.layout is not torch.strided]  # by oneDNN
         return sum(dict(map(_place, plain)).values()) + sum(
