@@ -152,7 +152,8 @@ _FORBIDDEN_WORDS = (
     ("pipelines.engine", re.compile(r"whisper", re.IGNORECASE), ("weights/hf_config.py",)),
     ("pipelines.engine", re.compile(r"\blive\b", re.IGNORECASE), ()),
     # Flags are the command line's: it adds the hint to an error of the library.
-    ("pipelines", re.compile(r"(?<![\w-])--[a-z][a-z-]+"), ()),
+    # Those of pip are for pip.
+    ("pipelines", re.compile(r"(?<![\w-])--[a-z][a-z-]+"), ("hub/pip_download.py",)),
 )
 
 

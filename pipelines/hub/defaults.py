@@ -20,6 +20,7 @@ of whole documents and captions are used where they are named.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pipelines.errors import ModelNotFound, UnsupportedTask
@@ -31,8 +32,9 @@ from pipelines.hub.cache import (
     reads_lines,
     unusable,
 )
-from pipelines.hub.catalog import ResolvedModel, elsewhere, resolve, resolved
+from pipelines.hub.catalog import ResolvedModel, cached_published, elsewhere, resolve, resolved
 from pipelines.hub.names import multilingual_models, repository_of
+from pipelines.hub.sources import published_model
 
 __all__ = ["RECOMMENDED_READER", "RECOMMENDED_RECOGNIZER", "choose_default"]
 
@@ -186,11 +188,13 @@ def _in_cache(name: str, kind: str) -> ResolvedModel | None:
     repository = repository_of(name)
     assert repository is not None
     folder = cached_snapshot(repository)
-    if folder is None or unusable(folder) is not None:
-        return elsewhere(name)
     what = f"the best model {kind}".rstrip()
     note = f"using {name}, {what} in {cache_folder()}; name a model to use another"
-    return resolved(repository, folder, "cache", note)
+    if folder is not None and unusable(folder) is None:
+        return resolved(repository, folder, "cache", note)
+    published = published_model(name)
+    model = None if published is None else cached_published(published)
+    return elsewhere(name) if model is None else replace(model, note=note)
 
 
 def _bundled(

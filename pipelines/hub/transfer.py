@@ -49,10 +49,13 @@ class RemoteRepository:
     Attributes:
         repository: The hub id, "organisation/model".
         endpoint: The hub's address.
+        silence_s: If set, a hub that sends nothing for so long has failed, and one that brings
+            nothing is not asked again.
     """
 
     repository: str
     endpoint: str
+    silence_s: float | None = None
 
     def refusal(self, problem: str) -> ModelError:
         """The error for a refused response. problem: "it lists …", "x.json is …"."""
@@ -148,8 +151,7 @@ def _fetch_blob(
         if content_digest(partial, file) != file.digest:
             kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
             raise remote.refusal(
-                f"{file.name} arrived damaged and was deleted: its {kind} is not the one that "
-                "the hub lists"
+                f"{file.name} arrived damaged and was deleted: its {kind} is not the published one"
             )
     except ModelError:
         partial.unlink(missing_ok=True)
@@ -172,6 +174,7 @@ def _receive(
     report(out.tell())
     failures, farthest = 0, out.tell()
     while out.tell() < file.size:
+        before = out.tell()
         try:
             _receive_once(remote, url, file, out, report)
             problem: Exception = OSError("the connection was closed too early")
@@ -186,6 +189,8 @@ def _receive(
             problem = error
         if out.tell() >= file.size:
             return
+        if remote.silence_s is not None and out.tell() <= before:
+            raise problem
         failures = 1 if out.tell() >= farthest + _PROGRESS_BYTES else failures + 1
         if failures > _RETRIES:
             raise problem
@@ -235,7 +240,9 @@ def _response(remote: RemoteRepository, url: str, what: str, start: int = 0) -> 
     headers = {**build_hf_headers(token=token), "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
-    timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    timeout: float = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    if remote.silence_s is not None:
+        timeout = min(timeout, remote.silence_s)
     session = utils.get_session()  # type: ignore[attr-defined]
     for _ in range(_REDIRECTS + 1):
         if not same_origin(url, remote.endpoint):

@@ -215,7 +215,7 @@ def models(tour: Tour) -> None:
         page.click(".ea-get [type=submit]")
         page.wait_for_selector(".ea-wrong:has-text(' ')")
         tour.take(page, "models-broken")
-        page.fill("[name=name]", "base")
+        page.fill("[name=name]", "small")
         page.click(".ea-get [type=submit]")
         page.click("#ea-models .ea-plan button")
         page.wait_for_selector("#ea-models .ea-plan progress")
@@ -298,9 +298,9 @@ class _Half:
 
 
 def _make_hub(ended: threading.Event) -> Hub:
-    """A hub that has "base", and sends half of it."""
+    """A hub that has "small", and sends half of it."""
     files = {path.name: path.read_bytes() for path in bundled_folder("demo").iterdir()}
-    hub = Hub({"openai/whisper-base": Hosted(files)})
+    hub = Hub({"openai/whisper-small": Hosted(files)})
     weights = files["model.safetensors"]
 
     hub.answers["model.safetensors"] = Answer(body=_Half(weights, ended))

@@ -56,14 +56,14 @@ def test_whisper_cpp(caches: Path, whisper: Path) -> None:
 
 @pytest.mark.slow
 def test_faster_whisper(caches: Path, hub_cache: Path, whisper: Path) -> None:
-    storage = hub_cache / "models--Systran--faster-whisper-base"
+    storage = hub_cache / "models--Systran--faster-whisper-small"
     snapshot = storage / "snapshots" / ("a" * 40)
     storage.mkdir(parents=True)
     write_ctranslate2(whisper, snapshot, "float16", "tokenizer.json")
-    found = resolve("base")
-    assert found.note == f"using the model base that faster-whisper has in {snapshot}"
-    assert resolve("Systran/faster-whisper-base").folder == found.folder
-    assert [m.name for m in list_models() if m.tool] == ["Systran/faster-whisper-base"]
+    found = resolve("small")
+    assert found.note == f"using the model small that faster-whisper has in {snapshot}"
+    assert resolve("Systran/faster-whisper-small").folder == found.folder
+    assert [m.name for m in list_models() if m.tool] == ["Systran/faster-whisper-small"]
 
 
 def test_argos(caches: Path, tmp_path: Path) -> None:
