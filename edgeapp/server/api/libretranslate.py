@@ -48,6 +48,7 @@ _DOWNLOAD_S = 600.0  # a translated file is kept for so long
 _MAX_DOWNLOADS = 64
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_STEM = 150  # characters of a translated file's name; a route allows 200
+_NOT_IN = 1e-4  # a text is surely not in a language of a lower probability
 _AUTO = "auto"
 _DETECTED = 8  # languages that are considered
 
@@ -408,7 +409,8 @@ def checked_languages(
     if source == _AUTO:
         found = [detected_language(text, html, pairs, target, among_all) for text in texts]
     if among_all and found:
-        check_pair(pairs, target, target)
+        if language_name(target) == target:  # no language that could be installed
+            check_pair(pairs, target, target)
         for language in found:
             if language.code != target and target not in pairs.get(language.code, ()):
                 raise ApiError(400, missing_translator(language.code, target))
@@ -441,7 +443,10 @@ def detected_language(
     if among_all and (sure := detect_text_language(plain)) is not None:
         return sure
     known = {*sources, target}
-    ranked = [each for each in rank_text_languages(plain, None) if each.code in known]
+    all_ranked = rank_text_languages(plain, None)
+    ranked = [each for each in all_ranked if each.code in known]
+    if among_all and all_ranked and all(each.probability < _NOT_IN for each in ranked):
+        return all_ranked[0]  # such as another script, even if several languages have it
     if not ranked or (len(ranked) > 1 and ranked[0].probability < 2 * ranked[1].probability):
         return default
     return ranked[0]
