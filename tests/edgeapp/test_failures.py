@@ -174,6 +174,17 @@ def test_segments_before_an_error_are_kept_in_a_part_file(
     assert "edgeapp: story: what was finished is in o, in files that end with .part" in said
     assert "could not be recognized: the model computed NaN" in said
     assert "nor could the speech from" in said
+    # Another recording of the same name neither replaces nor deletes what was finished.
+    kept = (tmp_path / "o" / "story.txt.part").read_bytes()
+    monkeypatch.setattr(LoadedModel, "encode", encode)
+    (tmp_path / "other").mkdir()
+    shutil.copy(SAMPLES / "question.flac", tmp_path / "other" / "story.flac")
+    again = ("-m", "demo", "-f", "txt", "-o", "o", *CPU)
+    assert run("transcribe", tmp_path / "other" / "story.flac", *again) == 1
+    assert "story.txt.part holds the result of" in capsys.readouterr().err
+    assert (tmp_path / "o" / "story.txt.part").read_bytes() == kept
+    assert run("transcribe", SAMPLES / "story.flac", *again) == 0
+    assert names_in(tmp_path / "o") == {"story.txt"}
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from edgeapp.batch.journal.downloads import download_plan, present
 from edgeapp.batch.journal.job_journal import Job, JobRecord, Origin, State
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
-from edgeapp.batch.outputs import write_atomically
 from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch, SoundStream
 from edgeapp.batch.recordings.transcript_output import SUBTITLE_FORMATS, TranscriptOutput
 from edgeapp.batch.result_writer import ResultWriter
@@ -302,7 +301,7 @@ class TranscriptionRunner:
         journal, writer = self.policy.journal, self._writer_for(found)
         if journal is None or source == "-" or not Path(source).is_file():
             if not self.policy.retry_failed:
-                with writer.reserve(files):
+                with writer.reserve([*files, *map(_part_of, files)]):
                     self._check_space(source, files)
                     self._transcribe(found, name, None, single=single)
             return
@@ -315,12 +314,12 @@ class TranscriptionRunner:
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:
                 print_note(f"{shown}: {decision.value}; --overwrite does it again")
             return
-        writer.check(files)
+        writer.check([*files, *map(_part_of, files)])
         model = self.transcriber.capabilities.name
         with journal.job(key, "transcribe", shown, model, TranscriptPiece) as job:
             if job is None:
                 raise InputError(f"{shown}: another run is at it")
-            with writer.reserve(files):
+            with writer.reserve([*files, *map(_part_of, files)]):
                 self._check_space(source, files)
                 if decision is Decision.BEGIN:
                     job.forget()
@@ -389,7 +388,7 @@ class TranscriptionRunner:
         except (KeyboardInterrupt, Exception) as error:
             if entry is not None:
                 entry.stopped(job.duration, error)
-            self._write_partial(job, name)
+            self._write_partial(job, name, self._writer_for(found))
             raise
         try:
             self._write(job.transcript, name, self._writer_for(found))
@@ -444,20 +443,23 @@ class TranscriptionRunner:
             entry.choose(spoken=spoken, translator=str(translator.model.folder.resolve()))
         return translator
 
-    def _write(self, transcript: Transcript, name: str, writer: ResultWriter | None) -> None:
+    def _write(
+        self, transcript: Transcript, name: str, writer: ResultWriter, *, incomplete: bool = False
+    ) -> None:
         """Write a transcript in all formats, to files or to stdout.
 
         Args:
             transcript: The transcript.
             name: Base name of the files.
-            writer: Writes the files. None: the transcript is incomplete, and they end with .part.
+            writer: Writes the files.
+            incomplete: Only a beginning was transcribed: the files end with .part.
         """
         if self.output.folder is not None:
             for file in self.output.files(name):
                 text = self._render(transcript, file.format, file.translated)
-                part = beside(file.path, ".part")
-                if writer is None:
-                    write_atomically(part, text)
+                part = _part_of(file.path)
+                if incomplete:
+                    writer.write(part, text)
                 else:
                     writer.write(file.path, text)
                     part.unlink(missing_ok=True)  # what an interrupted run has left
@@ -496,11 +498,11 @@ class TranscriptionRunner:
             return shape_with_words(timed_words(segments), self.style)
         return layout.timed_cues(segments)
 
-    def _write_partial(self, job: TranscriptionJob, name: str) -> None:
+    def _write_partial(self, job: TranscriptionJob, name: str, writer: ResultWriter) -> None:
         """After an error: write what was transcribed, to stdout or to files that end in .part."""
         if self.output.formats and job.transcript.segments:
             try:
-                self._write(job.transcript, name, None)
+                self._write(job.transcript, name, writer, incomplete=True)
             except OutputError as error:  # the first error is raised again by the caller
                 print_note(str(error))
                 return
@@ -508,6 +510,11 @@ class TranscriptionRunner:
                 print_note(
                     f"{name}: what was finished is in {folder}, in files that end with .part"
                 )
+
+
+def _part_of(path: Path) -> Path:
+    """Return the file of a result that is not complete."""
+    return beside(path, ".part")
 
 
 def _end_of(pieces: Sequence[TranscriptPiece]) -> float:
