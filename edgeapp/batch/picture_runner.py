@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from edgeapp.batch.find_inputs import FoundInput
-from edgeapp.batch.outputs import output_names, prepare_folder, reserved, write_atomically
+from edgeapp.batch.journal.job_journal import Origin
+from edgeapp.batch.outputs import output_names, prepare_folder
+from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import ProgressOutput, RunProgress
 from edgeapp.console import print_note
 from edgeapp.exit_codes import InputFailures
@@ -37,7 +39,7 @@ class PictureRunner:
         target: The language code of the translation, which names its file.
         format: "text", or "json" with the score and the place of each line.
         folder: Where files are written; None for stdout.
-        overwrite: Replace files that exist.
+        writer: Writes the files.
         debug: Print tracebacks of errors.
     """
 
@@ -47,12 +49,12 @@ class PictureRunner:
     target: str | None = None
     format: Literal["text", "json"] = "text"
     folder: Path | None = None
-    overwrite: bool = False
+    writer: ResultWriter = field(default_factory=ResultWriter)
     debug: bool = False
 
     def run(self, inputs: Sequence[FoundInput]) -> int:
-        """Read pictures in order. One that fails does not stop the others, and one whose files
-        are there already is skipped, so that a run that was ended goes on.
+        """Read pictures in order. One that fails does not stop the others, and one whose text
+        is there already is skipped, so that a run that was ended goes on.
 
         Returns:
             The exit code: 0, or the highest of the failed pictures.
@@ -75,33 +77,35 @@ class PictureRunner:
 
     def _read(self, path: str, name: str, progress: RunProgress) -> None:
         files = self._files(name)
-        if files and not self.overwrite and all(file.exists() for file in files):
+        writer = self.writer.of(Origin.of(path, path))
+        missing = [file for file in files if not writer.is_done(file)]
+        if files and not missing:
             progress.skip(f"{files[0]} exists already")
             print_note(f"{path}: skipped, for {files[0]} exists already; --overwrite replaces it")
             return
         if files:
             files[0].parent.mkdir(parents=True, exist_ok=True)
-        with reserved(files):
-            self._read_and_write(path, files, progress)
+        with writer.reserve(missing):
+            contents = self._contents(path, progress, to_files=bool(files))
+            for file, content in zip(files, contents, strict=False):
+                if file in missing:  # the other is of a run that was ended between the two
+                    writer.write(file, content)
 
-    def _read_and_write(self, path: str, files: Sequence[Path], progress: RunProgress) -> None:
+    def _contents(self, path: str, progress: RunProgress, *, to_files: bool) -> tuple[str, str]:
+        """Read a picture; return its text and the translation as they are written to files."""
         text = self._text(path, progress)
         if not text.lines:
             print_note(f"{path}: no text was found")
         translation = self._translation(text)
         if self.format == "json":
             content = json.dumps(self._record(path, text, translation), ensure_ascii=False) + "\n"
-            if not files:
+            if not to_files:
                 typer.echo(content, nl=False)
         else:
             content = text.text + "\n"
-            if not files and translation is not None:
+            if not to_files and translation is not None:
                 typer.echo(f"\n{translation}")
-        if not files:
-            return
-        for file, written in zip(files, (content, f"{translation}\n"), strict=False):
-            if self.overwrite or not file.exists():  # of a run that was ended between the two
-                write_atomically(file, written)
+        return content, f"{translation}\n"
 
     def _files(self, name: str) -> list[Path]:
         """The files of a picture: its text, and the translation."""

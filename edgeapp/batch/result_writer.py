@@ -71,6 +71,20 @@ class ResultWriter:
                 continue
             raise OutputError(f"{path} {problem}: --overwrite replaces it, -o names another place")
 
+    def is_done(self, path: Path) -> bool:
+        """Return whether a file was made from the input as it is now, edited since or not.
+
+        Raises:
+            OutputError: As `check`.
+        """
+        if self.overwrite or not path.is_file():
+            return False
+        journal, origin = self._journal, self._origin
+        if journal is not None and origin is not None and journal.is_made_from(path, origin):
+            return True
+        self.check([path])
+        return False
+
     def _other_origin(self, path: Path) -> str | None:
         if self._journal is None or self._origin is None:
             return None

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from edgeapp.batch.find_inputs import PICTURE_SUFFIXES, find_inputs, read_list
-from edgeapp.commands.options.batch import FromList, Overwrite, end_without_files
+from edgeapp.commands.options.batch import (
+    FromList,
+    Overwrite,
+    end_without_files,
+    open_journal,
+)
 from edgeapp.commands.options.common import (
     COMPUTING,
     DECODING,
@@ -105,7 +111,7 @@ def read(
     (BLIP, GIT, ViT-GPT2).
 
     Lines are found on upright pages of one column. The models are run by transformers. Pictures
-    whose files are in FOLDER already are skipped.
+    whose text is in FOLDER already are skipped; a file of another picture is not replaced.
     """
     with exit_with_code(debug):
         if source in ("text", "json"):
@@ -130,18 +136,17 @@ def read(
             pool.find_translator(translation_model, source_code, target)
         end_without_files(inputs, "lines", debug=debug)
         from edgeapp.batch.picture_runner import PictureRunner
+        from edgeapp.batch.result_writer import ResultWriter
 
         translator = None
         if target is not None:
             translator = pool.translator(translation_model, source_code, target)
-        runner = PictureRunner(
-            pool.reader(model),
-            options,
-            translator,
-            target,
-            format,
-            output,
-            overwrite,
-            debug,
-        )
-        raise typer.Exit(runner.run(inputs))
+        reader = pool.reader(model)
+        with ExitStack() as stack:
+            journal = open_journal(stack, settings, wanted=output is not None)
+            writer = ResultWriter(journal, overwrite)
+            runner = PictureRunner(
+                reader, options, translator, target, format, output, writer, debug
+            )
+            code = runner.run(inputs)
+        raise typer.Exit(code)

@@ -209,6 +209,30 @@ def test_files_with_translations_are_not_replaced(
     assert "out/two.txt is being written by another run" in err
 
 
+def test_a_file_of_another_picture_of_the_same_name_is_kept(
+    pages: Path, trocr: tuple[Path, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for day, width in (("monday", 80), ("tuesday", 90)):
+        (pages / day).mkdir()
+        Image.new("RGB", (width, 60), "white").save(pages / day / "page.png")
+    options = ("-m", trocr[0], "-o", "out")
+    assert run(pages / "monday/page.png", *options, capfd=capfd)[0] == 0
+    code, _, err = run(pages / "tuesday/page.png", *options, capfd=capfd)
+    assert code == 1
+    assert f"out/page.txt holds the result of {(pages / 'monday/page.png').absolute()}: " in err
+    # The same picture under another name is not read again; one that was changed is.
+    (pages / "monday").rename(pages / "friday")
+    assert "skipped" in run(pages / "friday/page.png", *options, capfd=capfd)[2]
+    assert run(pages / "tuesday/page.png", *options, "--overwrite", capfd=capfd)[0] == 0
+    page().save(pages / "tuesday/page.png")
+    assert run(pages / "tuesday/page.png", *options, capfd=capfd)[0] == 0
+    assert Path("out/page.txt").read_text("utf-8").strip()
+    Path("out/page.txt").rename("out/two.txt")
+    code, _, err = run(pages / "two.jpg", *options, capfd=capfd)
+    assert code == 1
+    assert "out/two.txt exists, and no run in the journal has written it" in err
+
+
 def test_models_that_do_not_read(pages: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(pages, "-m", "demo", capfd=capfd)
     assert code == 3

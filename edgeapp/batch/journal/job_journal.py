@@ -273,6 +273,14 @@ class JobJournal:
             return "another text, or of what was read from stdin"
         return None if source == _storable(origin.name) else str(source)
 
+    def is_made_from(self, path: Path, origin: Origin) -> bool:
+        """Return whether a file was made from an input as it is now, under any name."""
+        digests = self.execute(
+            "SELECT source_digest FROM files WHERE path = ? ORDER BY written DESC LIMIT 1",
+            (_storable(str(path.absolute())),),
+        )
+        return digests == [(origin.digest,)] and origin.digest is not None
+
     def delete(self, key: str) -> None:
         """Delete a job."""
         self.execute("DELETE FROM jobs WHERE key = ?", (key,))
