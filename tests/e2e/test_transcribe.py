@@ -7,12 +7,14 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
+from edgeapp.live.devices import has_portaudio
 from pipelines.hub import assets_folder
 from tests.e2e.conftest import Edgeapp
 
@@ -187,3 +189,27 @@ def test_the_demo(edgeapp: Edgeapp, tmp_path: Path) -> None:
     figures = done.stdout.splitlines()[-1]
     for word in ("s of audio", "real-time factor", "tokens/s", "cpu"):
         assert word in figures
+    microphone = "`edgeapp live`"
+    if not has_portaudio():
+        microphone = "`edgeapp ui`, as PortAudio is not installed"
+    assert "transcribing talk.flac with the bundled demo\n" in done.stderr
+    assert [line.partition(": ")[2] for line in done.stderr.splitlines()[-4:]] == [
+        "the bundled demo knows synthetic voices only: for yours, first "
+        "`edgeapp models pull tiny.en`",
+        f"your microphone: {microphone}",
+        "your file: `edgeapp transcribe FILE`",
+        "the page: `edgeapp ui`",
+    ]
+
+
+def test_the_demo_takes_tiny_en(
+    edgeapp: Edgeapp, environment: dict[str, str], whisper_folder: Callable[..., Path]
+) -> None:
+    """One with random weights, which does not write much sense."""
+    cache = Path(environment["HF_HUB_CACHE"]) / "models--openai--whisper-tiny.en"
+    shutil.copytree(whisper_folder("tiny.en"), cache / "snapshots" / ("a" * 40))
+    done = edgeapp("demo")
+    assert done.returncode == 0, done.stderr
+    assert "transcribing talk.flac with tiny.en\n" in done.stderr
+    assert "bundled" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "edgeapp: the page: `edgeapp ui`"

