@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.recordings.transcription_job import BATCH_SIZE
 from edgeapp.bench.machine import machine
 from edgeapp.bench.word_lag import plain_words, word_errors
 from edgeapp.model_pool import ModelPool
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Speed", "conditions", "markdown", "measure", "table", "to_json"]
 
 _RECORDING = "story"  # the bundled sample: English, 53 s, with its text
+_OPTIONS = TranscribeOptions(language="en")
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,9 @@ def _recognition(
 ) -> Speed:
     transcriber = pool.transcriber(name, None)
     audio = load_audio(recording)
-    options = TranscribeOptions(language="en", batch_size=BATCH_SIZE)
 
     def run() -> str:
-        return "".join(segment.text for segment in transcriber.transcribe(audio, options))
+        return "".join(segment.text for segment in transcriber.transcribe(audio, _OPTIONS))
 
     run()
     began = time.perf_counter()
@@ -170,6 +169,6 @@ def conditions(pool: ModelPool) -> str:
     engine = pool.engine
     where = "the GPU" if engine.device == "cuda" else f"{engine.threads} CPU threads"
     return (
-        f"The bundled {_RECORDING} (53 s of English, {BATCH_SIZE} chunks in parallel) or its text, "
-        f"the second run, on {where}. {machine('edgeapp', 'torch')}."
+        f"The bundled {_RECORDING} (53 s of English, {_OPTIONS.parallel_chunks} chunks in "
+        f"parallel) or its text, the second run, on {where}. {machine('edgeapp', 'torch')}."
     )

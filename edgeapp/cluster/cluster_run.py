@@ -37,7 +37,7 @@ def run_on_cluster(
 
         def work_on(found: FoundInput, name: str) -> FileOutcome:
             with left:
-                in_pieces = runner.options.batch_size > 1 and 2 * left.count <= cluster.size
+                in_pieces = runner.options.in_chunks and 2 * left.count <= cluster.size
                 return replace(runner, in_pieces=in_pieces).run_one(found, name)
 
         work = {

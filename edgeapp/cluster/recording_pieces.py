@@ -47,7 +47,7 @@ def stream_pieces(
     Args:
         cluster: The machines.
         audio: Sound; read some pieces ahead.
-        options: How to transcribe; `batch_size` is above 1.
+        options: How to transcribe, in chunks.
         resume_from: The last checkpoint of an earlier run.
 
     Raises:
@@ -58,18 +58,22 @@ def stream_pieces(
 
     before = resume_from or Checkpoint(0)
     chunks = split_recording(audio, options, cluster.window_s)
-    chunks = (chunk for chunk in chunks if chunk.number > before.chunks)
-    first = list(islice(chunks, 1))
-    info = cluster.call("begin", first, options, resume_from, beside=True)
+    done = (before.section, before.chunks)
+    chunks = (chunk for chunk in chunks if (chunk.section, chunk.number) > done)
+    begin = list(islice(chunks, 1))
+    info = cluster.call("begin", begin, options, resume_from, beside=True)
     yield info
     before = replace(before, language=info.language)
     with ThreadPoolExecutor(max(1, cluster.size), thread_name_prefix="piece") as threads:
-        pieces = _Pieces(chain(first, chunks), _BATCHES * options.batch_size)
+        pieces = _Pieces(chain(begin, chunks), _BATCHES * options.parallel_chunks)
         running: deque[Future[Any]] = deque()
         try:
             while True:
                 while len(running) < _AHEAD * max(1, cluster.size) and (piece := pieces.next()):
-                    at = replace(before, segments=0, chunks=piece[0].number - 1)
+                    first, language = piece[0], before.language
+                    at = Checkpoint(
+                        0, chunks=first.number - 1, section=first.section, language=language
+                    )
                     running.append(threads.submit(cluster.call, "recognize", piece, options, at))
                 if not running:
                     break

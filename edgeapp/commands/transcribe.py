@@ -10,7 +10,6 @@ import typer
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, find_inputs, read_list
 from edgeapp.batch.journal.decisions import JobPolicy
 from edgeapp.batch.recordings.transcript_output import TranscriptOutput
-from edgeapp.batch.recordings.transcription_job import BATCH_SIZE
 from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner, TranslatorSource
 from edgeapp.commands.options.batch import (
     AllowPrivate,
@@ -62,7 +61,7 @@ from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import FORMATS, MORE_FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import OptionError
+from pipelines import OptionError, TranscribeOptions
 
 if TYPE_CHECKING:
     from edgeapp.cluster.remote_models import Cluster
@@ -271,7 +270,7 @@ def transcribe(
             "--batch-size",
             help="Chunks decoded in parallel, cut at pauses, without previous text; 1: window "
             "after window, as openai-whisper, once the loudness of the whole is known.",
-            show_default=str(BATCH_SIZE),
+            show_default=str(TranscribeOptions().parallel_chunks),
             **_INT,
         ),
     ] = None,
@@ -440,7 +439,6 @@ def transcribe(
         if n_best > 1 and "json" not in destination.formats:
             raise OptionError("--n-best is reported in JSON: -f json")
         from edgeapp.model_pool import ModelPool
-        from pipelines import TranscribeOptions
 
         layout = WordCueLayout(
             max_line_width, max_line_count, max_words_per_line, highlight_words == "True"
@@ -484,7 +482,7 @@ def transcribe(
             forced_phrases=tuple(force_phrase or ()),
             openai_rules=openai_rules == "True",
             seed=seed,
-            batch_size=_batch_size(_boolean(batched), batch_size, vad_filter == "False"),
+            batch_size=_batch_size(_boolean(batched), batch_size),
             **{name: value for name, value in optional.items() if value is not None},
         )
         in_files = destination.folder is not None
@@ -597,15 +595,13 @@ def _times(text: str | None) -> tuple[float, ...] | None:
         ) from None
 
 
-def _batch_size(batched: bool | None, batch_size: int | None, unfiltered: bool) -> int:
-    """The batch size; chunks in parallel need the filter that finds speech."""
-    if batched is False:
-        if batch_size not in (None, 1):
-            raise OptionError(f"--batched False and --batch-size {batch_size} exclude each other")
-        return 1
-    if batch_size is None:
-        return 1 if unfiltered else BATCH_SIZE
-    return batch_size
+def _batch_size(batched: bool | None, batch_size: int | None) -> int | None:
+    """The batch size; None: that of TranscribeOptions."""
+    if batched is not False:
+        return batch_size
+    if batch_size not in (None, 1):
+        raise OptionError(f"--batched False and --batch-size {batch_size} exclude each other")
+    return 1
 
 
 def _device_with_index(device: str | None, index: int) -> str:

@@ -17,7 +17,6 @@ from edgeapp.batch.journal.decisions import JobPolicy
 from edgeapp.batch.journal.job_journal import JobJournal
 from edgeapp.batch.outputs import plan_translations, prepare_folder
 from edgeapp.batch.recordings.transcript_output import TranscriptOutput
-from edgeapp.batch.recordings.transcription_job import BATCH_SIZE
 from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner
 from edgeapp.batch.texts.text_source import TextSource
 from edgeapp.batch.texts.translation_models import TranslationModels
@@ -165,7 +164,7 @@ class _Worker:
         from edgeapp.model_pool import NO_DRAFTS, ModelPool
         from pipelines import TranscribeOptions, TranslateOptions
 
-        self._options = TranscribeOptions(language=language, batch_size=BATCH_SIZE)
+        self._options = TranscribeOptions(language=language)
         TranscriptOutput.of(f"{outside}/", formats, (), target)  # raises OptionError now
         self._pool: ModelPool = ModelPool(settings)
         self._pool.find_recognizer(model, language)

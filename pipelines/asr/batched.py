@@ -44,7 +44,7 @@ def transcribe_batched(
     Args:
         recognizer: The model.
         audio: The recording; an iterable of blocks is read as far ahead as chunks are decoded.
-        options: How to transcribe; `batch_size` chunks are decoded in parallel.
+        options: How to transcribe; `parallel_chunks` are decoded in parallel.
         resume_from: Where an earlier run stopped.
         checkpoints: Yield a Checkpoint after each chunk, as long as none has failed.
 
@@ -124,7 +124,7 @@ def transcribe_chunks(
         for each in chunks
         if each.number > done
     )
-    with closing(decode_chunks(tasks, options.batch_size, first_alone)) as events:
+    with closing(decode_chunks(tasks, options.parallel_chunks, first_alone)) as events:
         for event in events:
             if isinstance(event, SegmentDone):
                 event = SegmentDone(replace(event.segment, id=count))

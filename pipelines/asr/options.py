@@ -12,6 +12,8 @@ from pipelines.languages import language_code
 
 __all__ = ["TranscribeOptions", "TranscribeOverrides"]
 
+_PARALLEL_CHUNKS = 8
+
 _VAD_FIELDS = (
     "vad_threshold",
     "vad_neg_threshold",
@@ -24,7 +26,8 @@ _VAD_FIELDS = (
 
 @dataclass(frozen=True)
 class TranscribeOptions:
-    """How to transcribe. Names and defaults are openai-whisper's.
+    """How to transcribe. Names are openai-whisper's, and so are defaults, except that a recording
+    is decoded in chunks without its silence: `batch_size=1` decodes as openai-whisper.
 
     Attributes:
         language: Code ("de") or English name ("German"). None: detected in the first window.
@@ -52,8 +55,9 @@ class TranscribeOptions:
         hotwords: Names and terms to prefer: text before every window, besides the text so far.
             Without effect on the window that `prefix` begins.
         clip_timestamps: Seconds of the parts to decode: start, end, start, end …; the last end may
-            be left out. With a `batch_size` above 1 the rest of the recording is silenced. The
-            language is detected at the start of the recording, or in its first chunk.
+            be left out. In chunks the rest of the recording is silenced. The language is
+            detected at the start of the recording, or in its first chunk, or, of two unlike
+            channels, in the first part.
         multilingual: Detect the language of each window, or of each chunk.
         suppress_blank: A window does not begin with a space alone, or with the end of text.
         suppress_tokens: Ids that are never generated. -1 stands for the symbols that are written
@@ -68,15 +72,15 @@ class TranscribeOptions:
         append_punctuations: Punctuation that belongs to the word before it.
         hallucination_silence_threshold: Skip silence longer than this (s) where text next to it
             was probably made up; needs `word_timestamps`. None: nothing is skipped.
-        vad_filter: Leave out parts without speech, which Silero's network finds. None: only with
-            a `batch_size` above 1, which requires it.
-        vad_threshold: Probability above which there is speech. None: 0.5, and 0.35 with a
-            `batch_size` above 1.
+        vad_filter: Leave out parts without speech, which Silero's network finds. None: in chunks,
+            which require it, but not with a `batch_size` of 1.
+        vad_threshold: Probability above which there is speech. None: 0.35, and 0.5 with a
+            `batch_size` of 1.
         vad_neg_threshold: Probability below which speech ends. None: 0.15 below `vad_threshold`.
-        vad_min_speech_duration_ms: Shorter speech is left out. None: 0, and 100.
-        vad_max_speech_duration_s: Longer speech is cut. None: unlimited, and the model's window.
-        vad_min_silence_duration_ms: Silence of this length ends speech. None: 2000, and 200.
-        vad_speech_pad_ms: Audio kept around speech. None: 400, and 200 before it.
+        vad_min_speech_duration_ms: Shorter speech is left out. None: 100, and 0.
+        vad_max_speech_duration_s: Longer speech is cut. None: the model's window, and unlimited.
+        vad_min_silence_duration_ms: Silence of this length ends speech. None: 200, and 2000.
+        vad_speech_pad_ms: Audio kept around speech. None: 200 before it, and 400.
         n_best: How many hypotheses of a window its segments carry as `alternatives`; more than 1
             needs as many beams or, above temperature 0, samples.
         token_logprobs: Segments carry the log-probability of each token of their text.
@@ -87,13 +91,14 @@ class TranscribeOptions:
         forced_phrases: Texts that the first window contains, if its length allows.
         logit_filters: Your own filters, applied after all others (`pipelines.engine.LogitFilter`).
         seed: Makes sampling above temperature 0 repeatable. None: random.
-        batch_size: 1: one window after the other, as openai-whisper. Above 1: the
-            recording is cut at pauses into chunks, and up to this many are decoded in parallel.
-            Each chunk begins with `initial_prompt`, and `condition_on_previous_text` does not
-            reach into the next one. On a CPU it is encoded with some silence behind it instead of
-            padding to the window, and where its text ends early, the rest is decoded, too. Parts
-            without speech are left out. A stream of blocks is read ahead.
-        chunk_s: Longest chunk in seconds, for `batch_size` above 1. None: the model's window.
+        batch_size: Above 1: the recording is cut at pauses into chunks, and up to this many are
+            decoded in parallel. Each chunk begins with `initial_prompt`, and
+            `condition_on_previous_text` does not reach into the next one. On a CPU it is encoded
+            with some silence behind it instead of padding to the window, and where its text ends
+            early, the rest is decoded, too. Parts without speech are left out. A stream of blocks
+            is read ahead. 1: one window after the other, as openai-whisper. None: 8, or 1 if
+            `vad_filter` is False.
+        chunk_s: Longest chunk in seconds. None: the model's window.
         priority: Of the requests, on a shared engine: a lower number goes first.
         openai_rules: Keep openai-whisper's rules where others serve better. When all temperatures
             fail, its text is the last attempt's, not the best one's; repetitive text always fails;
@@ -143,7 +148,7 @@ class TranscribeOptions:
     forced_phrases: tuple[str, ...] = ()
     logit_filters: tuple[OwnLogitFilter, ...] = ()
     seed: int | None = 0
-    batch_size: int = 1
+    batch_size: int | None = None
     chunk_s: float | None = None
     priority: int = 2
     openai_rules: bool = False
@@ -205,14 +210,14 @@ class TranscribeOptions:
             if not self.word_timestamps:
                 raise OptionError("hallucination_silence_threshold needs word_timestamps")
         self._check_vad()
-        if self.vad_filter and self.clip_timestamps and self.batch_size == 1:
+        if self.vad_filter and self.clip_timestamps and not self.in_chunks:
             raise OptionError("clip_timestamps and vad_filter exclude each other")
-        if self.vad_filter is False and self.batch_size > 1:
+        if self.vad_filter is False and self.in_chunks:
             raise OptionError(
                 "vad_filter cannot be off with a batch_size above 1: chunks are cut where nobody "
                 "speaks"
             )
-        if self.vad_filter is not True and self.batch_size == 1:
+        if self.vad_filter is not True and not self.in_chunks:
             for name in _VAD_FIELDS:
                 if getattr(self, name) is not None:
                     raise OptionError(f"{name} needs vad_filter")
@@ -232,6 +237,18 @@ class TranscribeOptions:
                 f"vad_max_speech_duration_s must be 2 s or more, not "
                 f"{self.vad_max_speech_duration_s}"
             )
+
+    @property
+    def parallel_chunks(self) -> int:
+        """How many chunks are decoded in parallel; 1: one window after the other."""
+        if self.batch_size is not None:
+            return self.batch_size
+        return 1 if self.vad_filter is False else _PARALLEL_CHUNKS
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether recordings are decoded in chunks, not one window after the other."""
+        return self.parallel_chunks > 1
 
     @property
     def temperatures(self) -> tuple[float, ...]:
@@ -284,7 +301,7 @@ class TranscribeOverrides(TypedDict, total=False):
     forced_phrases: tuple[str, ...]
     logit_filters: tuple[OwnLogitFilter, ...]
     seed: int | None
-    batch_size: int
+    batch_size: int | None
     chunk_s: float | None
     priority: int
     openai_rules: bool

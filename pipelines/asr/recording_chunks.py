@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import CHUNK_VAD, Chunk, split_at_pauses
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
-from pipelines.asr.audio.features import FRAMES_PER_SECOND
+from pipelines.asr.audio.features import FRAMES_PER_SECOND, HOP
 from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.vad import VadOptions
 from pipelines.asr.options import TranscribeOptions
+from pipelines.asr.two_channels import RecordingSection, judged_blocks, sections_of
 from pipelines.errors import AudioError
 
-__all__ = ["RecordingChunk", "chunks_of_blocks", "only_clips", "sound_blocks", "split_recording"]
+__all__ = [
+    "RecordingChunk",
+    "chunks_of_blocks",
+    "only_clips",
+    "sections_of_chunks",
+    "sound_blocks",
+    "split_recording",
+]
 
 _BLOCK = 30 * SAMPLE_RATE  # samples
 
@@ -26,31 +34,37 @@ _BLOCK = 30 * SAMPLE_RATE  # samples
 class RecordingChunk:
     """A chunk of a recording.
 
+    Where two channels of a recording are unlike, some 30 s of both are one chunk.
+
     Attributes:
-        number: From 1.
-        chunk: Its sound.
-        last_speech_s: When the speech of the chunk before it ended (seconds of the recording).
+        number: From 1, within its section.
+        chunk: Its sound, with one channel [n] or two [n, 2]; its times are those of the section.
+        last_speech_s: When the speech of the chunk before it ended (seconds of the section).
+        section: Number of the part of the recording, with one channel or two, from 0.
+        section_start: Samples of the recording before its section.
     """
 
     number: int
     chunk: Chunk
     last_speech_s: float
+    section: int = 0
+    section_start: int = 0
 
     @property
     def start_s(self) -> float:
         """When it begins (seconds of the recording)."""
-        return self.chunk.start_frame / FRAMES_PER_SECOND
+        return self.section_start / SAMPLE_RATE + self.chunk.start_frame / FRAMES_PER_SECOND
 
     @property
     def end_s(self) -> float:
         """When it ends (seconds of the recording)."""
-        return self.chunk.end_frame / FRAMES_PER_SECOND
+        return self.section_start / SAMPLE_RATE + self.chunk.end_frame / FRAMES_PER_SECOND
 
 
 def split_recording(
     audio: AudioSource, options: TranscribeOptions, window_s: float
 ) -> Iterator[RecordingChunk]:
-    """The chunks in which a recording is transcribed with a batch size above 1.
+    """The chunks in which a recording is transcribed.
 
     Args:
         audio: What `load_audio` accepts; an iterable of blocks is read only as far as needed.
@@ -64,7 +78,42 @@ def split_recording(
         AudioError: There is no audio to decode; for an iterable, after the chunks before the block
             at fault.
     """
-    return chunks_of_blocks(sound_blocks(audio)[0], options, window_s)
+    audio, judged = judged_blocks(audio)
+    blocks = sound_blocks(audio)[0] if judged is None else judged
+    return _chunks_of_sections(sections_of(only_clips(blocks, options)), options, window_s)
+
+
+def _chunks_of_sections(
+    sections: Iterable[RecordingSection], options: TranscribeOptions, window_s: float
+) -> Iterator[RecordingChunk]:
+    options = replace(options, clip_timestamps=())  # the sections are cut by them
+    for section in sections:
+        if isinstance(section.sound, np.ndarray):
+            chunk = Chunk(0, section.length // HOP, 0, section.sound)
+            chunks = iter([RecordingChunk(1, chunk, 0.0)])
+        else:
+            chunks = chunks_of_blocks(read_blocks(section.sound), options, window_s)
+        for each in chunks:
+            yield replace(each, section=section.number, section_start=section.start)
+
+
+def sections_of_chunks(chunks: Iterable[RecordingChunk]) -> Iterator[RecordingSection]:
+    """Return the sections that chunks of a recording belong to; without chunks an empty one.
+
+    Args:
+        chunks: Some of `split_recording`, in order.
+    """
+
+    def place(each: RecordingChunk) -> tuple[int, int, bool]:
+        return each.section, each.section_start, each.chunk.samples.ndim == 2
+
+    section = None
+    for (number, start, two), group in groupby(chunks, place):
+        sound = next(group).chunk.samples if two else group  # noqa: B031  # once
+        section = RecordingSection(number, start, sound, whole=two)
+        yield section
+    if section is None:
+        yield RecordingSection(0, 0, iter(()), whole=False)
 
 
 def sound_blocks(audio: AudioSource) -> tuple[Iterable[Samples], float | None]:

@@ -148,12 +148,12 @@ class Checkpoint:
 
     Attributes:
         segments: Number of segments so far.
-        seek: Frame (10 ms) of the next window, with `batch_size` 1.
+        seek: Frame (10 ms) of the next window, with a `batch_size` of 1.
         clip: Number of the part of `clip_timestamps` that `seek` lies in, from 0.
         prompt: Tokens of the text so far that are a part of the next window's prompt.
         initial_prompt: The initial prompt is a part of it too.
         last_speech: Seconds at which the speech so far ended.
-        chunks: Number of finished chunks, with a `batch_size` above 1.
+        chunks: Number of finished chunks.
         section: Number of the part of a recording whose two channels are recognized one by one
             in some parts, from 0; the fields above count within it.
         language: Code of the language.

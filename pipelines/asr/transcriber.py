@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Literal, TypeAlias, Unpack, cast
+from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.audio.channels import separate_unlike
-from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
+from pipelines.asr.audio.decode import AudioFile, AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import (
     FRAMES_PER_SECOND,
+    HOP,
     FileFeatures,
     StreamFeatures,
     WindowFeatures,
@@ -30,7 +30,7 @@ from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
 from pipelines.asr.plain_decoder import PlainDecoder
 from pipelines.asr.plain_tokenizer import PlainTokenizer
 from pipelines.asr.recognizer import Recognizer
-from pipelines.asr.recording_chunks import RecordingChunk, only_clips
+from pipelines.asr.recording_chunks import RecordingChunk, only_clips, sections_of_chunks
 from pipelines.asr.results import (
     Checkpoint,
     SegmentDone,
@@ -40,7 +40,14 @@ from pipelines.asr.results import (
 )
 from pipelines.asr.sequential import Clip, DecodeEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.asr.two_channels import RecordingSection, sections_of, transcribe_sections
+from pipelines.asr.two_channels import (
+    OneChannel,
+    RecordingSection,
+    judged_blocks,
+    sections_of,
+    sections_of_parts,
+    transcribe_sections,
+)
 from pipelines.asr.window import WindowDecoder
 from pipelines.decoding_choices import with_fields
 from pipelines.engine import (
@@ -196,9 +203,10 @@ class Transcriber:
         """Transcribe a recording. Segments are decoded lazily, as the result is iterated.
 
         Args:
-            audio: What `load_audio` accepts, or a tensor. An iterable of blocks is read only as
-                far as needed; its features are normalised by the loudest sound so far instead of
-                the loudest of the whole recording.
+            audio: What `load_audio` accepts, or a tensor. An iterable of blocks is read some
+                chunks ahead. With a `batch_size` of 1 it is read only as far as needed, and its
+                features are normalised by the loudest sound so far instead of the loudest of the
+                whole recording.
             options: How to transcribe.
             overrides: Fields of TranscribeOptions that replace those of `options`.
 
@@ -211,8 +219,8 @@ class Transcriber:
             OptionError: The options make no sense.
             UnsupportedTask: The model lacks the language or the task.
             EngineError: While iterating: a part of the recording could not be recognized. It is a
-                NumericalError if the model computed NaN or infinity. With a batch_size above 1
-                the other parts are recognized first.
+                NumericalError if the model computed NaN or infinity. In chunks the other parts
+                are recognized first.
 
         Warns:
             DamagedAudio: Only a part of a file can be decoded.
@@ -250,10 +258,13 @@ class Transcriber:
         loaded.check(options)
         source = _without_tensors(audio)
         with collect_notices() as notices:
-            source, blocks = _channels(source, options)
-            if blocks is not None:
-                events = self._by_sections(blocks, source, options, resume_from, checkpoints)
-            elif options.batch_size > 1 or isinstance(loaded, ChunkRecognizer):
+            if options.clip_timestamps and not options.in_chunks and isinstance(source, AudioFile):
+                source = source.path  # the parts may be in any order
+            source, blocks = judged_blocks(source)
+            sections = None if blocks is None else _sections(blocks, source, options)
+            if sections is not None:
+                events = self._by_sections(sections, source, options, resume_from, checkpoints)
+            elif options.in_chunks or isinstance(loaded, ChunkRecognizer):
                 events = transcribe_batched(loaded, source, options, resume_from, checkpoints)
             else:
                 events = self._sequential(source, options, resume_from, checkpoints)
@@ -274,14 +285,16 @@ class Transcriber:
         Args:
             chunks: From `split_recording`.
             options: As for `split_recording`.
-            resume_from: What comes before them: `chunks` is one less than the number of the first,
-                `segments` the number of its first segment, and `language` is given.
+            resume_from: What comes before them: `section` is that of the first, `chunks` one less
+                than its number, `segments` the number of its first segment, and `language` is
+                given.
 
         Raises:
             OptionError, UnsupportedTask, EngineError: As `transcribe`.
         """
         self._loaded.check(options)
-        return transcribe_chunks(self._loaded, iter(chunks), options, resume_from)
+        sections = sections_of_chunks(chunks)
+        return self._by_sections(sections, None, options, resume_from, checkpoints=True)
 
     def detect_language(self, audio: Recording) -> dict[str, float]:
         """Detect the language of a recording by its first window.
@@ -347,34 +360,37 @@ class Transcriber:
 
     def _by_sections(
         self,
-        blocks: Iterable[Samples],
-        source: AudioSource,
+        sections: Iterable[RecordingSection],
+        source: AudioSource | None,
         options: TranscribeOptions,
         resume_from: Checkpoint | None,
         checkpoints: bool,
     ) -> Generator[TranscriptEvent, None, None]:
-        """Return the events of a recording whose channels may be unlike in some parts."""
-        if options.clip_timestamps:
-            blocks = only_clips(blocks, options)
-            options = replace(options, clip_timestamps=())
-        later = replace(options, prefix=None, forced_phrases=())  # those are for the beginning
+        """Return the events of the sections of a recording, which clips have been cut out of.
+
+        Args:
+            sections: With samples, or chunks.
+            source: The recording; None if it is elsewhere.
+            options: As for `stream`.
+            resume_from: As for `stream`.
+            checkpoints: As for `stream`.
+        """
+        first = replace(options, clip_timestamps=())
+        later = replace(first, prefix=None, forced_phrases=())  # those are for the beginning
 
         def transcribe(
-            audio: Samples | RecordingSection,
-            resume_from: Checkpoint | None,
-            checkpoints: bool,
-            begins: bool,
+            audio: Any, resume_from: Checkpoint | None, checkpoints: bool, begins: bool
         ) -> Generator[TranscriptEvent, None, None]:
-            chosen, loaded = options if begins else later, self._loaded
-            if chosen.batch_size > 1 or isinstance(loaded, ChunkRecognizer):
+            chosen, loaded = first if begins else later, self._loaded
+            if not isinstance(audio, np.ndarray | OneChannel):
+                return transcribe_chunks(loaded, audio, chosen, resume_from, checkpoints)
+            if chosen.in_chunks or isinstance(loaded, ChunkRecognizer):
                 return transcribe_batched(loaded, audio, chosen, resume_from, checkpoints)
-            if isinstance(audio, RecordingSection) and not is_stream(source):
+            if isinstance(audio, OneChannel) and isinstance(source, np.ndarray):
                 audio = np.concatenate(list(audio))  # so that its loudness is known
             return self._sequential(audio, chosen, resume_from, checkpoints)
 
         duration_s = len(source) / SAMPLE_RATE if isinstance(source, np.ndarray) else None
-        announced_s = duration_s or getattr(source, "duration_s", None)
-        sections = sections_of(blocks, announced_s)
         return transcribe_sections(transcribe, sections, duration_s, resume_from, checkpoints)
 
     def _sequential(
@@ -411,21 +427,26 @@ class Transcriber:
         return FileFeatures(samples, mels, window)
 
 
-def _channels(
-    audio: AudioSource, options: TranscribeOptions
-) -> tuple[AudioSource, Iterable[Samples] | None]:
-    """Return a recording, and its blocks if two of its channels may be unlike.
+def _sections(
+    blocks: Iterable[Samples], audio: AudioSource, options: TranscribeOptions
+) -> Iterator[RecordingSection] | None:
+    """Return the sections of a recording with two channels; None if its mix is to be recognized.
 
-    Those of an AudioFile are judged as it is decoded. Blocks of other origin are mixed, and so are
-    recordings of which windows begin at `clip_timestamps`.
+    Args:
+        blocks: Of `judged_blocks`.
+        audio: The recording.
+        options: Have the parts that are recognized.
     """
-    if options.clip_timestamps and options.batch_size == 1:
-        return audio, None
-    if is_stream(audio):
-        judged = hasattr(audio, "duration_s")
-        return audio, cast("Iterable[Samples]", audio) if judged else None
-    samples = load_audio(audio, keep_unlike=True)
-    return samples, None if samples.ndim == 1 else separate_unlike([samples])
+    if options.in_chunks or not options.clip_timestamps:
+        duration_s: float | None = getattr(audio, "duration_s", None)
+        if isinstance(audio, np.ndarray):
+            duration_s = len(audio) / SAMPLE_RATE
+        return sections_of(only_clips(blocks, options), duration_s)
+    if not isinstance(audio, np.ndarray):
+        return None
+    clips = [(begin * HOP, end and end * HOP) for begin, end in _clips(options)]
+    parts = [(begin, end) for begin, end in clips if begin < len(audio)]
+    return sections_of_parts(audio, parts) if parts else None
 
 
 def _samples(audio: AudioSource) -> Samples:

@@ -6,12 +6,14 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import groupby
-from typing import Protocol
+from itertools import count, groupby
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.channels import separate_unlike
+from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import HOP
 from pipelines.asr.results import (
     Checkpoint,
@@ -22,7 +24,15 @@ from pipelines.asr.results import (
     TranscriptionInfo,
 )
 
-__all__ = ["RecordingSection", "Transcribe", "sections_of", "transcribe_sections"]
+__all__ = [
+    "OneChannel",
+    "RecordingSection",
+    "Transcribe",
+    "judged_blocks",
+    "sections_of",
+    "sections_of_parts",
+    "transcribe_sections",
+]
 
 _MAX_PAIR = 30 * SAMPLE_RATE  # samples of a section with two channels
 _SAME_TEXT = 0.8  # similarity of two texts from which on they are one sentence
@@ -35,19 +45,16 @@ class Transcribe(Protocol):
     """Recognizes a part of a recording."""
 
     def __call__(
-        self,
-        audio: Samples | RecordingSection,
-        resume_from: Checkpoint | None,
-        checkpoints: bool,
-        begins: bool,
+        self, audio: Any, resume_from: Checkpoint | None, checkpoints: bool, begins: bool
     ) -> Events:
-        """Return the events of samples [n], or of a section; `begins` for that of a recording."""
+        """Return the events of samples [n], or of what a section with one channel has as `sound`;
+        `begins` for the section that a recording begins with."""
         ...
 
 
 @dataclass(eq=False)
-class RecordingSection:
-    """A part of a recording with one channel, read once: blocks [n] at 16 kHz.
+class OneChannel:
+    """The sound of a section with one channel, read once: blocks [n] at 16 kHz.
 
     Attributes:
         blocks: Its sound.
@@ -65,9 +72,46 @@ class RecordingSection:
             yield block
 
 
+@dataclass(frozen=True, eq=False)
+class RecordingSection:
+    """A part of a recording that is recognized by itself.
+
+    Attributes:
+        number: From 0.
+        start: Samples of the recording before it.
+        sound: Two unlike channels [n, 2]; or one channel, in the form that the recognizer takes.
+        whole: Its sound goes to its end. False: other chunks of it may follow elsewhere.
+    """
+
+    number: int
+    start: int
+    sound: Any
+    whole: bool = True
+
+    @property
+    def length(self) -> int:
+        """Samples of a whole section, as far as it was read."""
+        return self.sound.length if isinstance(self.sound, OneChannel) else len(self.sound)
+
+
+def judged_blocks(audio: AudioSource) -> tuple[AudioSource, Iterable[Samples] | None]:
+    """Return a recording, and its blocks if two of its channels may be unlike.
+
+    Those of an AudioFile are judged as it is decoded. Blocks of other origin are mixed.
+
+    Raises:
+        AudioError: There is no audio to decode.
+    """
+    if is_stream(audio):
+        judged = hasattr(audio, "duration_s")
+        return audio, cast("Iterable[Samples]", audio) if judged else None
+    samples = load_audio(audio, keep_unlike=True)
+    return samples, None if samples.ndim == 1 else separate_unlike([samples])
+
+
 def sections_of(
-    blocks: Iterable[Samples], duration_s: float | None
-) -> Iterator[RecordingSection | Samples]:
+    blocks: Iterable[Samples], duration_s: float | None = None
+) -> Iterator[RecordingSection]:
     """Divide a recording into parts with one channel and parts with two.
 
     Args:
@@ -75,12 +119,23 @@ def sections_of(
         duration_s: Seconds of the recording, or None.
 
     Yields:
-        A section with one channel, to be read before the next part; or two channels [n, 2] of at
-        most some 30 s.
+        Sections with one channel, `OneChannel`, to be read before the next section is requested,
+        or with two of at most some 30 s.
     """
+    start = 0
+    for number, sound in enumerate(_sounds(blocks, duration_s)):
+        section = RecordingSection(number, start, sound)
+        yield section
+        if isinstance(sound, OneChannel):
+            for _ in sound:
+                pass  # what was not read
+        start += section.length
+
+
+def _sounds(blocks: Iterable[Samples], duration_s: float | None) -> Iterator[OneChannel | Samples]:
     for channels, group in groupby(blocks, key=lambda block: block.ndim):
         if channels == 1:
-            yield RecordingSection(group, duration_s)
+            yield OneChannel(group, duration_s)
             continue
         pending: list[Samples] = []
         for block in group:
@@ -91,9 +146,24 @@ def sections_of(
         yield np.concatenate(pending)
 
 
+def sections_of_parts(
+    samples: Samples, parts: Iterable[tuple[int, int | None]]
+) -> Iterator[RecordingSection]:
+    """Return the sections of parts of a recording with two channels [n, 2].
+
+    Args:
+        samples: The recording.
+        parts: First sample, and the one after the last, or None; in any order.
+    """
+    numbers = count()
+    for start, end in parts:
+        for section in sections_of(separate_unlike([samples[start:end]])):
+            yield replace(section, number=next(numbers), start=start + section.start)
+
+
 def transcribe_sections(
     transcribe: Transcribe,
-    sections: Iterable[RecordingSection | Samples],
+    sections: Iterable[RecordingSection],
     duration_s: float | None,
     resume_from: Checkpoint | None,
     checkpoints: bool,
@@ -102,27 +172,26 @@ def transcribe_sections(
 
     Args:
         transcribe: Recognizes a part with one channel.
-        sections: From `sections_of`.
+        sections: From `sections_of` or `sections_of_parts`, or those of chunks.
         duration_s: Seconds of the recording, or None.
         resume_from: Where an earlier run stopped.
         checkpoints: Yield a Checkpoint wherever a run can be resumed.
     """
     done = Checkpoint(0) if resume_from is None else resume_from
     begun = resume_from is not None
-    offset = 0  # samples before the section
     left_out_s = 0.0
     informed = resume_from is not None
     if resume_from is not None:
         yield TranscriptionInfo(resume_from.language, None, duration_s)
-    for number, section in enumerate(sections):
+    for section in sections:
+        number, sound = section.number, section.sound
         if number < done.section:
-            offset += sum(map(len, [section] if isinstance(section, np.ndarray) else section))
             continue
-        start = done if begun else None
-        if isinstance(section, np.ndarray):
-            events = _both_channels(transcribe, section, start, begins=number == 0)
+        start, begins = done if begun else None, number == 0
+        if isinstance(sound, np.ndarray):
+            events = _both_channels(transcribe, sound, start, begins=begins)
         else:
-            events = transcribe(section, start, checkpoints, number == 0)
+            events = transcribe(sound, start, checkpoints, begins)
         with closing(events):
             for event in events:
                 if isinstance(event, TranscriptionInfo):
@@ -132,7 +201,7 @@ def transcribe_sections(
                     informed = True
                     event = replace(event, duration=duration_s)
                 elif isinstance(event, SegmentDone):
-                    event = SegmentDone(_shifted(event.segment, offset))
+                    event = SegmentDone(_shifted(event.segment, section.start))
                     done = replace(done, segments=event.segment.id + 1)
                 elif isinstance(event, Checkpoint):
                     event = replace(event, section=number)
@@ -140,12 +209,11 @@ def transcribe_sections(
                     left_out_s += event.seconds
                     continue
                 yield event
-        offset += len(section) if isinstance(section, np.ndarray) else section.length
         done = Checkpoint(done.segments, language=done.language, section=number + 1)
-        if checkpoints:
+        if checkpoints and section.whole:
             yield done
     if left_out_s:
-        yield LeftOut(left_out_s, offset / SAMPLE_RATE)
+        yield LeftOut(left_out_s, (section.start + section.length) / SAMPLE_RATE)
 
 
 def _both_channels(

@@ -13,6 +13,7 @@ import torch
 
 from pipelines.asr import Transcriber
 from pipelines.engine import Engine
+from tests.asr.by_window import ByWindow
 from tests.conftest import is_worker
 from tests.fixtures.checkpoints import write_whisper
 
@@ -41,13 +42,13 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def real(multilingual: Path, engine: Engine) -> Transcriber:
-    """A transcriber with random weights."""
-    return Transcriber(multilingual, engine=engine)
+    """A transcriber with random weights, which decodes by windows."""
+    return ByWindow(multilingual, engine=engine)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The same weights in both programs."""
+    """The same weights in both programs; ours decodes by windows."""
 
     ours: Transcriber
     theirs: Whisper
@@ -79,7 +80,7 @@ def _fitted_files(
 def fitted(engine: Engine, _fitted_files: tuple[Whisper, Path]) -> Pair:
     """The fitted model in both programs."""
     theirs, folder = _fitted_files
-    return Pair(Transcriber(folder, engine=engine), theirs)
+    return Pair(ByWindow(folder, engine=engine), theirs)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -317,6 +317,21 @@ def test_the_language_is_detected_in_the_first_speech(real: Transcriber, talk: S
 
 
 @pytest.mark.slow
+def test_sound_without_speech_has_no_segments_by_default(demo: Transcriber) -> None:
+    at = np.arange(10 * SAMPLE_RATE) / SAMPLE_RATE
+    hum = sum(0.1 / k * np.sin(2 * np.pi * 50 * k * at) for k in range(1, 8))
+    for sound in (np.zeros(10 * SAMPLE_RATE), hum):
+        result = demo.transcribe(sound)
+        assert list(result) == []
+        assert result.language in demo.capabilities.languages
+        blocks = (sound[first : first + SAMPLE_RATE] for first in range(0, len(sound), SAMPLE_RATE))
+        assert [type(event) for event in demo.stream(blocks)] == [TranscriptionInfo]
+    # One window after the other, as openai-whisper, on request.
+    assert list(demo.transcribe(hum, batch_size=1))
+    assert list(demo.transcribe(hum, vad_filter=False))
+
+
+@pytest.mark.slow
 def test_closing_cancels_all(demo: Transcriber, talk: Samples) -> None:
     events = demo.stream(talk, batch_size=4)
     assert isinstance(next(events), TranscriptionInfo)

@@ -11,6 +11,7 @@ from pipelines.asr.audio.decode import load_audio
 from pipelines.engine import Engine
 from pipelines.errors import ModelError
 from pipelines.hub import assets_folder, bundled_folder
+from tests.asr.by_window import ByWindow
 from tests.fixtures.checkpoints import write_whisper
 
 pytestmark = pytest.mark.usefixtures("unpaused_drafts")
@@ -62,7 +63,7 @@ def test_a_draft_model_gives_the_same(
     small = write_whisper(tmp_path / "small", "tiny", seed=1, decoder_layers=1)
     plain = list(real.stream(QUESTION, language="en", temperature=0.0))
     for folder in (small, multilingual):
-        drafted = Transcriber(multilingual, engine=engine, draft_model=folder)
+        drafted = ByWindow(multilingual, engine=engine, draft_model=folder)
         found = list(drafted.stream(QUESTION, language="en", temperature=0.0))
         done = [[e.segment.tokens for e in each if isinstance(e, SegmentDone)]
                 for each in (plain, found)]  # fmt: skip

@@ -77,7 +77,9 @@ def test_a_shared_engine_stays_open(multilingual: Path, engine: Engine) -> None:
 def test_a_transcription_under_way_fails_when_its_engine_is_closed(multilingual: Path) -> None:
     transcriber = Transcriber(multilingual, device="cpu", compute_type="float32", threads=1)
     noise = np.random.default_rng(0).normal(0, 0.1, 40 * RATE).astype(np.float32)
-    events = transcriber.stream(noise, language="en", temperature=0.0, no_speech_threshold=None)
+    events = transcriber.stream(
+        noise, language="en", temperature=0.0, no_speech_threshold=None, batch_size=1
+    )
     next(events), next(events)
     transcriber.close()
     with pytest.raises(EngineError, match="the engine was closed"):
@@ -89,7 +91,7 @@ def test_a_window_after_the_engine_was_closed_fails(multilingual: Path) -> None:
     engine = Engine(device="cpu", compute_type="float32", threads=1)
     transcriber = Transcriber(multilingual, engine=engine)
     noise = np.random.default_rng(0).normal(0, 0.1, 40 * RATE).astype(np.float32)
-    events = transcriber.stream(noise, language="en", temperature=0.0)
+    events = transcriber.stream(noise, language="en", temperature=0.0, batch_size=1)
     next(events)
     engine.close()
     with pytest.raises(EngineError, match="the engine was closed; make a new one"):

@@ -59,7 +59,7 @@ def followed(events: Iterator[Any]) -> tuple[list[Any], EngineError]:
 def test_window_after_window(
     demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"language": "en", "temperature": 0.0}
+    options = {"language": "en", "temperature": 0.0, "batch_size": 1}
     whole = list(demo.transcribe(talk, **options))
     damage(demo, monkeypatch, [1])
     found, error = followed(demo.stream(talk, **options))

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from whisper.audio import log_mel_spectrogram, pad_or_trim
 
-from pipelines.asr import Transcriber
 from pipelines.engine import Engine
 from pipelines.languages import language_code
+from tests.asr.by_window import ByWindow
 from tests.asr.conftest import Pair
 from tests.asr.oracle import assert_same, in_openai, of_openai
 from tests.asr.recordings import PHRASES, RECORDINGS, samples_of
@@ -152,6 +152,6 @@ def test_other_layouts_with_random_weights(
 ) -> None:
     """Their vocabularies, mel bands and missing language tokens; the text is random."""
     folder = write_whisper(tmp_path_factory.mktemp("other") / shape, shape)
-    pair = Pair(Transcriber(folder, engine=engine), in_openai(folder))
+    pair = Pair(ByWindow(folder, engine=engine), in_openai(folder))
     found = compare(pair, samples_of(RECORDINGS["short"]))
     assert sum(len(segment["tokens"]) for segment in found["segments"]) > 5

@@ -25,12 +25,7 @@ from pipelines import (
     open_audio,
 )
 from pipelines.asr.audio.arrays import Samples
-from pipelines.asr.two_channels import (
-    Events,
-    RecordingSection,
-    sections_of,
-    transcribe_sections,
-)
+from pipelines.asr.two_channels import Events, OneChannel, sections_of, transcribe_sections
 from tests.conftest import REPOSITORY
 
 RATE = 16_000
@@ -45,7 +40,7 @@ def sound(*texts: tuple[float, float]) -> Samples:
 
 
 def recognize(
-    audio: Samples | RecordingSection,
+    audio: Samples | OneChannel,
     resume_from: Checkpoint | None,
     checkpoints: bool,
     begins: bool,
@@ -154,21 +149,43 @@ def test_both_speakers_of_a_call_are_written(call: Path, batch_size: int) -> Non
 
 
 @pytest.mark.slow
-def test_clips_have_both_speakers(call: Path) -> None:
-    """The rest is silent. Window by window, the mix is recognized."""
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_clips_have_both_speakers(call: Path, batch_size: int) -> None:
+    """The rest is silent in chunks. Window by window, windows begin with the clips."""
     question = (SAMPLES / "question.txt").read_text("utf-8")
     with Transcriber("demo") as transcriber:
 
-        def heard(source: Any) -> list[Segment]:
-            options = TranscribeOptions(language="en", batch_size=8, temperature=0.0)
-            return list(transcriber.transcribe(source, options, clip_timestamps=(0.0, 4.5)))
+        def heard(source: Any, *clips: float) -> list[Segment]:
+            options = TranscribeOptions(language="en", batch_size=batch_size, temperature=0.0)
+            return list(transcriber.transcribe(source, options, clip_timestamps=clips))
 
-        segments = heard(call)
-        assert segments == heard(open_audio(call))
+        segments = heard(call, 0.0, 4.5)
+        assert segments == heard(open_audio(call), 0.0, 4.5)
+        later = heard(call, 2.0, 4.5)
+        assert heard(call, 1000.0) == []
     text = " ".join(segment.text for segment in segments)
     assert len(words(text) & words(question)) >= 0.7 * len(words(question))
     assert len(segments) >= 2
     assert max(segment.end for segment in segments) <= 5.0
+    assert later
+    # A chunk begins a little before its speech.
+    assert all(1.7 <= segment.start <= segment.end <= 5.0 for segment in later)
+
+
+@pytest.mark.slow
+def test_clips_in_windows_may_be_in_any_order_and_resumed(call: Path) -> None:
+    options = TranscribeOptions(
+        language="en", batch_size=1, temperature=0.0, clip_timestamps=(4.0, 7.0, 0.0, 3.5)
+    )
+    with Transcriber("demo") as transcriber:
+        events = list(transcriber.stream(call, options, checkpoints=True))
+        segments = list(segments_of(events))
+        late = [segment for segment in segments if segment.start >= 4.0]
+        assert 0 < len(late) < len(segments)
+        assert segments[: len(late)] == late
+        first = next(e for e in events if isinstance(e, Checkpoint) and e.segments == len(late))
+        rest = transcriber.stream(call, options, resume_from=first)
+        assert list(segments_of(list(rest))) == segments[len(late) :]
 
 
 @pytest.mark.slow

@@ -49,7 +49,9 @@ def main() -> None:
     ways = {
         str(size): TranscribeOptions(batch_size=size, chunk_s=arguments.chunk) for size in sizes
     }
-    ways["1, no earlier text as context"] = TranscribeOptions(condition_on_previous_text=False)
+    ways["1, no earlier text as context"] = TranscribeOptions(
+        batch_size=1, condition_on_previous_text=False
+    )
     references = [plain_words(speech.text) for speech in spoken]
     total = sum(map(len, references))
     seconds = sum(len(speech.samples) for speech in spoken) / SAMPLE_RATE

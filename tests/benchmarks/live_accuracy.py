@@ -26,7 +26,7 @@ BLOCK = SAMPLE_RATE // 10
 
 
 def offline(transcriber: Transcriber, samples: Samples, condition: bool = True) -> str:
-    segments = transcriber.transcribe(samples, condition_on_previous_text=condition)
+    segments = transcriber.transcribe(samples, batch_size=1, condition_on_previous_text=condition)
     return "".join(segment.text for segment in segments)
 
 

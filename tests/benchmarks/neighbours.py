@@ -60,13 +60,14 @@ def busy_neighbours(count: int) -> Iterator[None]:
 
 
 def _edgeapp(threads: int) -> Callable[[], str]:
-    from pipelines import Transcriber, load_audio
+    from pipelines import TranscribeOptions, Transcriber, load_audio
 
     recordings = [load_audio(_SHARED / "data" / "speech-real" / name) for name in _RECORDINGS]
     transcriber = Transcriber(_MODEL, compute_type="int8", threads=threads)
 
     def run() -> str:
-        found = (transcriber.transcribe(r, language="en", temperature=0.0) for r in recordings)
+        options = TranscribeOptions(language="en", temperature=0.0, batch_size=1)
+        found = (transcriber.transcribe(each, options) for each in recordings)
         return "".join(segment.text for result in found for segment in result)
 
     return run

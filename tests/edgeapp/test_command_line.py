@@ -195,7 +195,8 @@ def test_openai_whispers_own_defaults_are_accepted(run: Run) -> None:
         (["--batched", "False"], "batch_size", 1),
         (["--batched", "True", "--batch_size", "4"], "batch_size", 4),
         (["--batch_size", "1"], "batch_size", 1),
-        ([], "batch_size", 8),
+        ([], "parallel_chunks", 8),
+        (["--vad_filter", "False"], "parallel_chunks", 1),
         (["--seed", "7"], "seed", 7),
         (["--carry_initial_prompt"], "carry_initial_prompt", True),
         (["--prefix", "Well,"], "prefix", "Well,"),
@@ -308,9 +309,7 @@ def test_values_that_ask_for_what_happens_anyway_are_accepted(
     run: Run, name: str, refused: Any
 ) -> None:
     for value in refused.accepted:
-        assert run(f"{name}={value}", name, value or "None").options == TranscribeOptions(
-            batch_size=8
-        )
+        assert run(f"{name}={value}", name, value or "None").options == TranscribeOptions()
 
 
 @pytest.mark.parametrize(

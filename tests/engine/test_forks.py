@@ -19,12 +19,12 @@ transcriber = Transcriber("demo", compute_type="{compute_type}", threads=2)
 translator = Translator("demo-en-de", engine=transcriber.engine)
 model = translator.model
 if {used}:
-    list(transcriber.transcribe(audio))
+    list(transcriber.transcribe(audio, batch_size=1))
     translator.translate("Hello.")
 (encoded,) = model.encode([[4, 0]]) if {used} else (None,)
 live = LiveTranscriber(transcriber)
 uses = [
-    lambda: list(transcriber.transcribe(audio)),
+    lambda: list(transcriber.transcribe(audio, batch_size=1)),
     lambda: transcriber.detect_language(audio),
     lambda: translator.translate("Hello."),
     lambda: model.encode([[4, 0]]),

@@ -68,6 +68,6 @@ def test_penalties_equal_faster_whisper(
     recording = recordings["voices"]
     given = {"language": recording.language, "temperature": 0.0, **choices}
     theirs, _ = faster_whisper.transcribe(recording.samples, beam_size=1, **given)
-    ours = exact.transcriber.transcribe(recording.samples, **given)
+    ours = exact.transcriber.transcribe(recording.samples, batch_size=1, **given)
     assert [segment.text for segment in ours] == [segment.text for segment in theirs]
     assert "".join(segment.text for segment in ours) != exact.find(recording).text

@@ -28,8 +28,7 @@ def people(shared_data: Path) -> dict[str, Recording]:
 def heard(ours: Ours, sound: str | np.ndarray, **options: object) -> Sequence[Segment]:
     """Return the segments; they lie within the recording, one after the other."""
     audio = str(CASES / sound) if isinstance(sound, str) else sound
-    options = {"language": "en", "batch_size": 8, **options}
-    found = ours.transcriber.transcribe(audio, **options)
+    found = ours.transcriber.transcribe(audio, **{"language": "en", **options})
     segments, end = list(found), 0.0
     for segment in segments:
         assert end <= segment.start <= segment.end <= (found.duration or 0) + 1e-6
@@ -64,6 +63,15 @@ def test_noise_after_speech_says_nothing(
     noise = np.random.default_rng(0).normal(0, 0.02, 3 * SAMPLE_RATE).astype(np.float32)
     sound = np.concatenate([jfk.samples, noise])
     assert jfk.edits("".join(s.text for s in heard(quick, sound, word_timestamps=words))) == 0
+
+
+def test_silence_has_no_text(quick: Ours) -> None:
+    """Window after window it is "you"."""
+    silence = np.zeros(40 * SAMPLE_RATE, np.float32)
+    assert heard(quick, silence) == []
+    noise = np.random.default_rng(0).normal(0, 1e-3, len(silence)).astype(np.float32)
+    assert heard(quick, noise, language=None) == []
+    assert "you" in "".join(segment.text for segment in heard(quick, silence, batch_size=1))
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])

@@ -26,8 +26,6 @@ def plain(text: str) -> str:
 def test_no_sentence_of_two_channels_is_lost(
     source: Callable[[Path], object], batch_size: int, exact: Ours, shared_data: Path
 ) -> None:
-    if source is open_audio and batch_size == 1:
-        pytest.skip("window by window, a stream of blocks is mixed")
     audio = source(shared_data / "speech-real" / "stereo_diarization.wav")
     options = TranscribeOptions(language="en", temperature=0.0, batch_size=batch_size)
     found = list(exact.transcriber.transcribe(audio, options, word_timestamps=True))  # type: ignore[arg-type]

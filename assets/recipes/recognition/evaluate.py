@@ -94,7 +94,8 @@ def nothing() -> Iterator[tuple[str, np.ndarray]]:
 
 
 def hear(transcriber: Transcriber, samples: np.ndarray) -> str:
-    return "".join(s.text for s in transcriber.transcribe(samples.astype(np.float32))).strip()
+    segments = transcriber.transcribe(samples.astype(np.float32), batch_size=1)
+    return "".join(segment.text for segment in segments).strip()
 
 
 def table(transcriber: Transcriber, arguments: argparse.Namespace) -> Iterator[str]:

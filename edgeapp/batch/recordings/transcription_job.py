@@ -28,9 +28,7 @@ if TYPE_CHECKING:
         Translator,
     )
 
-__all__ = ["BATCH_SIZE", "TranscriptionJob", "ProgressView"]
-
-BATCH_SIZE = 8  # chunks of a recording decoded in parallel, by default
+__all__ = ["TranscriptionJob", "ProgressView"]
 
 
 class ProgressView(Protocol):
@@ -177,7 +175,7 @@ class TranscriptionJob:
         heard = any(segment.text.strip() for segment in self._segments)
         if left_out is not None or not heard:
             message = left_out.message if heard and left_out else "no speech was found"
-            if self.options.batch_size > 1:
+            if self.options.in_chunks:
                 message += "; with a batch size of 1 no part is left out as silence"
             view.warned(message)
         if checkpoint is not None:

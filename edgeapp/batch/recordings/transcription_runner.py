@@ -136,7 +136,7 @@ class TranscriptionRunner:
     @property
     def _in_blocks(self) -> bool:
         """Whether recordings are recognized as far as their sound is decoded."""
-        return self.options.batch_size > 1 and self._decodes_sound
+        return self.options.in_chunks and self._decodes_sound
 
     @property
     def _decodes_sound(self) -> bool:
@@ -289,7 +289,7 @@ class TranscriptionRunner:
             model=str(self.transcriber.model.folder),
             compute_type=self.transcriber.model.compute_type,
             options=json.dumps({k: v for k, v in options.items() if v != default[k]}),
-            in_chunks=chosen.batch_size > 1,
+            in_chunks=chosen.in_chunks,
             target=self.target,
             translation_model=self.translation_model or self.pool.settings.translation_model,
         )
@@ -372,7 +372,7 @@ class TranscriptionRunner:
         elif sound is not None:
             audio, job.warnings = sound.samples, sound.warnings
         del sound  # its samples are held by the job alone
-        if self.options.batch_size == 1 and not self._is_remote:
+        if not self.options.in_chunks and not self._is_remote:
             self._note_loudness(found)
         if source in self._following:
             self._sounds.begin(self._following[source])

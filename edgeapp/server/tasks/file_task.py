@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.recordings.transcription_job import BATCH_SIZE, TranscriptionJob
+from edgeapp.batch.recordings.transcription_job import TranscriptionJob
 from edgeapp.history import TranslatedCue
 from edgeapp.live.doubts import doubts_of
 from edgeapp.server.page.sounds import media_suffix
@@ -100,7 +100,6 @@ class FileTask(UploadTask):
                 transcriber,
                 TranscribeOptions(
                     language=choice.language,
-                    batch_size=BATCH_SIZE,
                     word_timestamps=transcriber.capabilities.word_timestamps,
                 ),
                 translator_for if choice.target else None,

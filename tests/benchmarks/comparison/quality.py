@@ -88,7 +88,7 @@ def _word_error_rate(engine: Engine, recordings: Sequence[tuple[Samples, list[st
     transcriber = Transcriber(bundled_folder("demo"), engine=engine)
     errors = 0
     for samples, reference in recordings:
-        segments = transcriber.transcribe(samples)
+        segments = transcriber.transcribe(samples, batch_size=1)
         text = " ".join(segment.text for segment in segments)
         errors += word_errors(reference, plain_words(text))
     return 100 * errors / sum(len(reference) for _, reference in recordings)

@@ -122,7 +122,8 @@ def transcribe(transcriber: Transcriber, recording: Spoken) -> tuple[Word, ...]:
     so change the text.
     """
     words = list[Word]()
-    for segment in transcriber.transcribe(recording.samples, language=recording.language):
+    segments = transcriber.transcribe(recording.samples, language=recording.language, batch_size=1)
+    for segment in segments:
         texts = segment.text.split()
         step = (segment.end - segment.start) / max(1, len(texts))
         for index, text in enumerate(texts):

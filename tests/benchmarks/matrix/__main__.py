@@ -69,8 +69,8 @@ class Ways:
     def __call__(self, way: str, samples: Samples) -> str:
         """Return the text of a recording."""
         hear: dict[str, Callable[[Samples], str]] = {
-            "default": lambda s: self._ours_of(s, batch_size=8),
-            "windows": lambda s: self._ours_of(s, batch_size=1, vad_filter=False),
+            "default": self._ours_of,
+            "windows": lambda s: self._ours_of(s, batch_size=1),
             "live": lambda s: live(
                 self._ours(), s, LiveOptions(transcribe=TranscribeOptions(language="en"))
             ),

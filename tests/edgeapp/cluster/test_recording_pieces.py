@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 
 from edgeapp.cluster.node_worker import Failure, ModelChoice, NodeWorker
 from edgeapp.cluster.recording_pieces import stream_pieces
@@ -19,10 +20,13 @@ from pipelines import (
     EngineError,
     Retract,
     Samples,
+    Segment,
+    SegmentDone,
     TextDelta,
     TranscribeOptions,
     Transcriber,
     load_audio,
+    open_audio,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("kernels")]
@@ -91,6 +95,35 @@ def test_pieces_equal_the_whole_from_any_checkpoint(
     _, *rest = stream_pieces(machines, talk, OPTIONS, checkpoint)
     assert rest == whole[whole.index(checkpoint) + 1 :]
     assert min(map(min, machines.pieces)) == 7
+
+
+def test_pieces_have_both_speakers_of_a_call(machines: Here, talk: Samples, tmp_path: Path) -> None:
+    """One sound in both channels, then a speaker on each, then one sound again."""
+    both = np.stack([talk[: 25 * SAMPLE_RATE]] * 2, axis=1)
+    question = load_audio(SAMPLES / "question.flac")
+    both[11 * SAMPLE_RATE : 19 * SAMPLE_RATE, 0] = 0
+    both[12 * SAMPLE_RATE :][: len(question), 0] = question
+    soundfile.write(tmp_path / "call.wav", both, SAMPLE_RATE)
+    call = open_audio(tmp_path / "call.wav")
+    with Transcriber("demo", compute_type="int8", threads=1) as transcriber:
+        whole = done(transcriber.stream(call, OPTIONS))
+        mix = done(transcriber.stream(both.mean(axis=1), OPTIONS))
+        assert [each.text for each in mix] != [each.text for each in whole]
+        info, *events = stream_pieces(machines, call, OPTIONS, None)
+        assert info.language == "en"
+        assert done(events) == whole
+        assert done(stream_pieces(machines, both, OPTIONS, None)) == whole
+        checkpoints = [each for each in events if isinstance(each, Checkpoint)]
+        assert {each.section for each in checkpoints} == {0, 2}, "after the part with two channels"
+        assert checkpoints[-1].segments == len(whole)
+        for checkpoint in (checkpoints[0], checkpoints[-2]):
+            rest = whole[checkpoint.segments :]
+            assert done(stream_pieces(machines, call, OPTIONS, checkpoint)) == rest
+            assert done(transcriber.stream(call, OPTIONS, resume_from=checkpoint)) == rest
+
+
+def done(events: Iterable[Any]) -> list[Segment]:
+    return [each.segment for each in events if isinstance(each, SegmentDone)]
 
 
 def test_what_comes_before_a_damaged_part_is_recognized(

@@ -55,10 +55,10 @@ def test_text_is_shown_as_it_is_decoded() -> None:
 def test_it_is_said_that_nothing_was_heard(texts: tuple[str, ...]) -> None:
     transcriber: Any = FakeTranscriber("en", *texts)
     view = RecordingView()
-    TranscriptionJob(transcriber, TranscribeOptions()).run("talk.wav", view)
+    TranscriptionJob(transcriber, TranscribeOptions(batch_size=1)).run("talk.wav", view)
     assert view.calls[-1] == ("warned", ("no speech was found",))
     again = RecordingView()
-    TranscriptionJob(transcriber, TranscribeOptions(batch_size=8)).run("talk.wav", again)
+    TranscriptionJob(transcriber, TranscribeOptions()).run("talk.wav", again)
     message = "no speech was found; with a batch size of 1 no part is left out as silence"
     assert again.calls[-1] == ("warned", (message,))
 
@@ -71,7 +71,7 @@ def test_it_is_said_that_speech_was_taken_for_silence() -> None:
 
     transcriber: Any = Partly("en", " Good.")
     view = RecordingView()
-    TranscriptionJob(transcriber, TranscribeOptions(batch_size=8)).run("talk.wav", view)
+    TranscriptionJob(transcriber, TranscribeOptions()).run("talk.wav", view)
     message = (
         "12 of 18 s sound like speech and were taken for silence; with a batch size of 1 no part "
         "is left out as silence"
