@@ -24,7 +24,11 @@ _COMMON: dict[str, Json] = {
     "prompt": _STRING | {"description": "Names and spelling."},
     "temperature": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
     "response_format": {"type": "string", "enum": list(RESPONSE_FORMATS), "default": "json"},
-}
+    "openai_rules": {
+        "type": "boolean", "default": False,
+        "description": "Keep the last failed attempt, and times as they are, as openai-whisper.",
+    },
+}  # fmt: skip
 _TRANSCRIPTION: dict[str, Json] = {
     **_COMMON,
     "language": _STRING | {"description": "A code or an English name; detected without it."},

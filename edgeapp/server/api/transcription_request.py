@@ -1,4 +1,4 @@
-"""The fields of OpenAI's audio endpoints: each one has an effect or is refused."""
+"""The fields of OpenAI's audio endpoints, and one of ours: each has an effect or is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STREAMED_FORMATS = ("json", "text")
 _TIMED_FORMATS = ("json", "verbose_json")
 _GRANULARITIES = ("segment", "word")
 # Fields of both endpoints, and of transcriptions only. Those of _LISTS are also accepted with [].
-_COMMON = ("model", "prompt", "temperature", "response_format")
+_COMMON = ("model", "prompt", "temperature", "response_format", "openai_rules")
 _TRANSCRIPTIONS = (
     "language", "timestamp_granularities", "include", "chunking_strategy", "stream", "keywords",
     "languages", "known_speaker_names", "known_speaker_references",
@@ -44,7 +44,6 @@ _REFUSED = {
 }
 _CHUNKING = re.compile(r"chunking_strategy\[(\w+)\]")  # how the openai package sends an object
 _VAD_FIELDS = ("type", "threshold", "prefix_padding_ms", "silence_duration_ms")
-_BATCH_SIZE = 8  # chunks decoded in parallel
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,7 @@ class TranscriptionRequest:
         granularities: Of the times in json and verbose_json: "segment", "word" or both.
         stream: Send the text as it is decoded.
         logprobs: Send the log-probability of each token of the text.
+        openai_rules: As in TranscribeOptions.
         vad: Limits of voice activity detection: fields of TranscribeOptions.
     """
 
@@ -73,6 +73,7 @@ class TranscriptionRequest:
     granularities: tuple[str, ...] = ()
     stream: bool = False
     logprobs: bool = False
+    openai_rules: bool = False
     vad: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -101,8 +102,9 @@ class TranscriptionRequest:
             temperature=_temperature(values.get("temperature")),
             response_format=response_format,
             granularities=_granularities(lists.get("timestamp_granularities", [])) or usual,
-            stream=_boolean(values.get("stream")),
+            stream=_boolean(values.get("stream"), "stream"),
             logprobs=_includes_logprobs(lists.get("include", [])),
+            openai_rules=_boolean(values.get("openai_rules"), "openai_rules"),
             vad=_chunking(values.get("chunking_strategy")),
         )
         request._check_combination()
@@ -131,8 +133,8 @@ class TranscriptionRequest:
             hotwords=", ".join(self.keywords) or None,
             word_timestamps="word" in self.granularities or styles_words,
             token_logprobs=self.logprobs,
-            batch_size=_BATCH_SIZE,
             priority=priority,
+            openai_rules=self.openai_rules,
             **values,
         )
 
@@ -234,10 +236,10 @@ def _includes_logprobs(values: list[str]) -> bool:
     return bool(values)
 
 
-def _boolean(text: str | None) -> bool:
+def _boolean(text: str | None, name: str) -> bool:
     plain = (text or "false").lower()
     if plain not in ("true", "false", "1", "0"):
-        raise ApiError(400, f"'stream' is true or false, not {plain[:40]!r}", param="stream")
+        raise ApiError(400, f"'{name}' is true or false, not {plain[:40]!r}", param=name)
     return plain in ("true", "1")
 
 

@@ -182,6 +182,16 @@ def test_temperature_prompt_keywords_and_chunking_have_an_effect() -> None:
     )
 
 
+@pytest.mark.parametrize("endpoint", ["transcriptions", "translations"])
+def test_openai_whispers_rules_are_kept_on_request(endpoint: Any) -> None:
+    from edgeapp.server.api.transcription_request import TranscriptionRequest
+
+    for value, kept in (("true", True), ("false", False), (None, False)):
+        fields = [("model", "whisper-1"), *([("openai_rules", value)] if value else [])]
+        request = TranscriptionRequest.from_fields(fields, endpoint)
+        assert request.options("transcribe", 3, times_words=True).openai_rules is kept
+
+
 @pytest.mark.parametrize("subtitles", ["srt", "vtt"])
 def test_words_of_subtitles_are_timed_where_the_model_does(subtitles: str) -> None:
     from edgeapp.server.api.transcription_request import TranscriptionRequest
@@ -197,6 +207,7 @@ def test_words_of_subtitles_are_timed_where_the_model_does(subtitles: str) -> No
     ("fields", "param"),
     [
         ({"temperature": "2"}, "temperature"),
+        ({"openai_rules": "maybe"}, "openai_rules"),
         ({"temperature": "nan"}, "temperature"),
         ({"language": "Klingon"}, "language"),
         ({"response_format": "yaml"}, "response_format"),

@@ -34,6 +34,7 @@ def test_every_field_that_is_described_is_known(endpoint: str) -> None:
         "model": "whisper-1", "temperature": "0",
         "language": "en", "timestamp_granularities[]": "word", "chunking_strategy": "auto",
         "stream": "false", "include[]": "logprobs", "response_format": "json",
+        "openai_rules": "true",
     }  # fmt: skip
     names = [name for name in schema["properties"] if name != "file"]
     fields = [(name, values.get(name, "x")) for name in names]
