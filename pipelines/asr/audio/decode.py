@@ -388,8 +388,7 @@ def _open(file: Any, name: str) -> Iterator[InputContainer]:
     try:
         container = av.open(file, mode="r", metadata_errors="ignore", options=options)
     except (av.FFmpegError, ValueError, UnicodeError) as error:
-        if isinstance(error, MemoryError):
-            raise
+        _raise_without_memory(error)
         empty = file.seek(0, os.SEEK_END) == 0
         damaged = f"{name} is not audio that can be decoded, or is damaged"
         raise AudioError(f"{name} is empty" if empty else damaged) from None
@@ -507,6 +506,11 @@ class _Timeline:
         return gap
 
 
+def _raise_without_memory(error: Exception) -> None:
+    if isinstance(error, MemoryError):
+        raise error
+
+
 class _StreamDecoder:
     """Iterates over the blocks of one audio stream, mono float32 at 16 kHz.
 
@@ -609,6 +613,7 @@ class _StreamDecoder:
         context = self._stream.codec_context
         context.options = {"max_samples": str(_MAX_FRAME_SAMPLES // max(1, context.channels))}
         packets = self._container.demux(self._stream)
+        end = None  # of the last packet, in bytes of the file
         while True:
             try:
                 packet = next(packets)
@@ -619,22 +624,22 @@ class _StreamDecoder:
                 packets = self._container.demux(self._stream)
                 continue
             except av.FFmpegError as error:
-                self._mark_damaged(error)
+                _raise_without_memory(error)
+                # libav takes the regular end of some containers (Westwood's aud) for an error.
+                self.damaged |= end != self._container.size
                 return
+            if packet.pos is not None:
+                end = packet.pos + packet.size
             if not packet.size and packet.pts is not None:
                 continue  # nut ends flac with one; the decoder would take it for the end
             try:
                 frames: list[Any] = packet.decode()
             except av.FFmpegError as error:
-                self._mark_damaged(error)
+                _raise_without_memory(error)
+                self.damaged = True
                 continue
             # The end mark of ADX becomes a frame without samples.
             yield from (frame for frame in frames if frame.samples)
-
-    def _mark_damaged(self, error: Exception) -> None:
-        if isinstance(error, MemoryError):
-            raise error
-        self.damaged = True
 
     def _resample(
         self, resampler: AudioResampler | None, frame: AudioFrame | None
@@ -647,8 +652,7 @@ class _StreamDecoder:
         try:
             mixed = resampler.resample(frame)
         except av.FFmpegError as error:
-            if isinstance(error, MemoryError):
-                raise
+            _raise_without_memory(error)
             channels = f" ({frame.layout.name})" if frame is not None else ""
             raise AudioError(
                 f"{self._name} has channels{channels} that cannot be mixed into one: "

@@ -19,6 +19,7 @@ from PIL import Image
 
 from pipelines.asr.audio.decode import DamagedAudio, is_stream, load_audio
 from pipelines.errors import AudioError, LongAudio
+from tests.campaign.recordings import encoded_forms
 
 RATE = 16_000
 
@@ -441,3 +442,14 @@ def test_a_long_recording_is_held_once(tmp_path: Path) -> None:
         tracemalloc.stop()
         assert samples.nbytes == size
         assert peak < 1.3 * size
+
+
+def test_no_whole_recording_is_called_damaged() -> None:
+    forms = encoded_forms()
+    assert len(forms) > 40
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DamagedAudio)
+        for name, content in forms.items():
+            assert load_audio(io.BytesIO(content)).size > 0.4 * 16_000, name
+    with pytest.warns(DamagedAudio):  # cut off within a chunk
+        load_audio(io.BytesIO(forms["wsaud-adpcm.ima.ws"][:-200]))
