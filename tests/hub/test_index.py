@@ -244,6 +244,7 @@ def test_a_cut_is_no_failure(row: PublishedModel, files: Files, index: Index, hu
     stored(Path(os.environ["HF_HUB_CACHE"]), files)
 
 
+@pytest.mark.usefixtures("nothing_left")
 def test_only_the_source_that_was_named_is_asked(
     row: PublishedModel, index: Index, hub: Hub
 ) -> None:
@@ -257,13 +258,20 @@ def test_only_the_source_that_was_named_is_asked(
 
 @pytest.mark.usefixtures("without_pip")
 def test_offline_only_the_index_by_its_name_is_asked(
-    row: PublishedModel, files: Files, index: Index, hub: Hub, monkeypatch: pytest.MonkeyPatch
+    row: PublishedModel,
+    files: Files,
+    index: Index,
+    hub: Hub,
+    hub_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     hub.host_files(SYSTRAN, files)
-    assert "HF_HUB_OFFLINE is set, which switches downloads off" in refusal("tiny.en")
+    message = refusal("tiny.en")
+    assert "HF_HUB_OFFLINE is set, which switches downloads off; it is not in" in message
+    assert not (hub_cache / STORAGE).exists()
     assert (hub.requests, index.requests) == ([], [])
     pull("tiny.en", source="index")
     stored(Path(os.environ["HF_HUB_CACHE"]), files)
