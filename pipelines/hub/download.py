@@ -21,6 +21,7 @@ from pipelines.hub.cache import (
 )
 from pipelines.hub.catalog import ResolvedModel, cached_published, folder_of, resolve, resolved
 from pipelines.hub.client import is_storage_error, quiet_client, reason_of
+from pipelines.hub.foreign import foreign_origin
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
 from pipelines.hub.published import bring, name_newest, wanted_snapshot
@@ -149,7 +150,8 @@ def plan_pull(name: str) -> PullPlan:
     if published is not None:
         here = cached_published(published, either=repository_of(name) is not None)
         if here is not None:
-            return _local_plan(published.repository, here)
+            is_published = foreign_origin(here.folder) is not None
+            return _local_plan(published.repository if is_published else _repository(name), here)
         files = [file.remote for file in published.files]
         missing = sum(map(wanted_snapshot(published).missing_bytes, files))
         sizes = tuple((file.name, file.size) for file in files)

