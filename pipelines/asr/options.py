@@ -94,10 +94,11 @@ class TranscribeOptions:
         batch_size: Above 1: the recording is cut at pauses into chunks, and up to this many are
             decoded in parallel. Each chunk begins with `initial_prompt`, and
             `condition_on_previous_text` does not reach into the next one. On a CPU it is encoded
-            with some silence behind it instead of padding to the window, and where its text ends
-            early, the rest is decoded, too. Parts without speech are left out. A stream of blocks
-            is read ahead. 1: one window after the other, as openai-whisper. None: 8, or 1 if
-            `vad_filter` is False.
+            with some silence behind it instead of padding to the window; where its text ends
+            early, the rest is decoded, too, and where the text is too little for its length, it is
+            padded and decoded again. Parts without speech are left out. A stream of blocks is read
+            ahead. 1: one window after the other, as openai-whisper. None: 8, or 1 if `vad_filter`
+            is False.
         chunk_s: Longest chunk in seconds. None: the model's window.
         priority: Of the requests, on a shared engine: a lower number goes first.
         openai_rules: Keep openai-whisper's rules where others serve better. When all temperatures

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
 from pipelines.asr.fallback import WindowResult
@@ -36,6 +37,12 @@ __all__ = [
 ]
 
 _MOST_EARLY_ENDS = 3  # of a recording: the text of noise may end early again and again
+# A segment that lasts up to the end of a chunk, is this long, and has fewer tokens a second than
+# people say, may be a sentence that was said several times and written once. That happens where
+# the chunk is encoded without the rest of the window.
+_AT_END_S = 1.0
+_SPARSE_S = 4.0
+_SPARSE_TOKENS_PER_S = 1.5
 
 DecodeEvent: TypeAlias = TextDelta | Retract | SegmentDone | Checkpoint
 DecodeTask: TypeAlias = Task[DecodeEvent]
@@ -176,15 +183,22 @@ def decode_windows(
         tools = tools_for(encoded)
         decoder, aligner = tools.decoder, tools.aligner
         history = history or _History(plan, decoder.max_previous)
+        # The text before it would be said again, if the rest is only noise.
+        previous = plan.initial_prompt if is_rest else history.prompt()
+        seed = None if plan.seed is None else plan.seed + seek
+        sound = WindowSound(encoded, frames, speech_only=plan.early_end_s is not None)
         try:
-            result = yield from decoder.decode(
-                WindowSound(encoded, frames, speech_only=plan.early_end_s is not None),
-                # The text before it would be said again, if the rest is only noise.
-                plan.initial_prompt if is_rest else history.prompt(),
-                None if plan.seed is None else plan.seed + seek,
-                prefix,
-                forced_phrases,
-            )
+            result = yield from decoder.decode(sound, previous, seed, prefix, forced_phrases)
+            missing = features.size - mel.shape[1]
+            if sound.speech_only and missing > 0 and _is_sparse(result, frames, tokenizer):
+                source = source_of(pad(mel, (0, missing)))
+                yield Pending(source)
+                whole = replace(sound, encoded=source.encoded)
+                again = yield from decoder.decode_again(
+                    result, whole, previous, seed, prefix, forced_phrases
+                )
+                if again is not result:
+                    result, encoded = again, source.encoded
         except NumericalError as error:
             start_s, end_s = seek / FRAMES_PER_SECOND, (seek + frames) / FRAMES_PER_SECOND
             raise NumericalError(
@@ -261,6 +275,18 @@ def decode_windows(
                 initial_prompt=bool(history.initial),
                 last_speech=last_speech,
             )
+
+
+def _is_sparse(result: WindowResult, frames: int, tokenizer: WhisperTokenizer) -> bool:
+    """Return whether the last segment goes on to the end of the sound, and is much longer than its
+    text takes to say."""
+    spans, _ = split_at_timestamps(result.tokens, tokenizer.special.timestamp_begin, frames)
+    if not spans:
+        return False
+    seconds = spans[-1].end - spans[-1].start
+    count = sum(token < tokenizer.special.eot for token in spans[-1].tokens)
+    at_end = spans[-1].end > frames / FRAMES_PER_SECOND - _AT_END_S
+    return at_end and seconds >= _SPARSE_S and 0 < count < _SPARSE_TOKENS_PER_S * seconds
 
 
 def _segment(

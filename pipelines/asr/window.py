@@ -272,6 +272,34 @@ class WindowDecoder:
                 yield TextDelta(self._tokenizer.text(best.tokens))
         return best
 
+    def decode_again(
+        self,
+        first: WindowResult,
+        sound: WindowSound,
+        previous: Sequence[int],
+        seed: int | None,
+        prefix: Sequence[int] = (),
+        forced_phrases: tuple[tuple[int, ...], ...] = (),
+    ) -> Generator[TextDelta | Retract | Pending, None, WindowResult]:
+        """Decode a window that was encoded anew.
+
+        Args:
+            first: The result of `decode`, whose text is shown.
+            sound: The window as it is encoded now; the others as for `decode`.
+
+        Returns:
+            The new result if it is good and more probable, else `first`.
+        """
+        yield Retract()
+        again = yield from self.decode(sound, previous, seed, prefix, forced_phrases)
+        good = self.fallback.is_good(again, sound.frames)
+        if good and again.avg_logprob > first.avg_logprob:
+            return again
+        if self.is_visible(again):
+            yield Retract()
+        yield TextDelta(self._tokenizer.text(first.tokens))
+        return first
+
     def redecode(
         self,
         encoded: EncodedSource,

@@ -23,7 +23,7 @@ from pipelines.asr import (
 )
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import Chunk, split_at_pauses
-from pipelines.engine import Engine, LoadedModel
+from pipelines.engine import Engine, LoadedModel, Pending
 from pipelines.errors import AudioError, OptionError
 from tests.asr.scripted import Turn, scripted
 from tests.asr.test_events import Screen, tokens_of
@@ -265,6 +265,31 @@ def test_text_that_ends_early_again_and_again_is_left(real: Transcriber) -> None
     task = transcriber.recognizer.decode_chunk(Chunk(0, 2000, 0, sound), "en", TranscribeOptions())
     assert len([event for event in task if isinstance(event, SegmentDone)]) == 4
     assert len(script.calls) == 4
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_a_chunk_with_too_little_text_is_encoded_with_the_whole_window(
+    real: Transcriber, better: bool
+) -> None:
+    """What is said three times is written once, if the window behind the chunk is missing."""
+    three = tokens_of(real, 0.0, " One", 3.0, 3.0, " One", 6.0, 6.0, " One", 9.9)
+    turns = [
+        Turn(tokens_of(real, 0.0, " One", 9.9), avg_logprob=-0.4),
+        Turn(three, avg_logprob=-0.2 if better else -0.6),
+    ]
+    transcriber, script = scripted(real, turns)
+    sound = np.random.default_rng(0).standard_normal(10 * SAMPLE_RATE).astype(np.float32)
+    task = transcriber.recognizer.decode_chunk(Chunk(0, 1000, 0, sound), "en", TranscribeOptions())
+    screen = Screen().show(each for each in task if not isinstance(each, Pending))
+    assert [call.mel.shape[1] for call in script.calls] == [1300, 3000]
+    assert screen.final == (" One One One" if better else " One")
+    assert screen.rejected == ([" One"] if better else [" One", " One One One"])
+    # Text that is as long as its sound is decoded once.
+    spoken = tokens_of(real, 0.0, " one two three four five six seven eight", 5.0)
+    transcriber, script = scripted(real, [Turn(spoken)])
+    task = transcriber.recognizer.decode_chunk(Chunk(0, 500, 0, sound), "en", TranscribeOptions())
+    assert len([event for event in task if isinstance(event, SegmentDone)]) == 1
+    assert len(script.calls) == 1
 
 
 def test_silence_has_no_segments(demo: Transcriber) -> None:

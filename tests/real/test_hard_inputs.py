@@ -47,6 +47,15 @@ def test_what_is_said_three_times_is_written_three_times(quick: Ours) -> None:
     assert {segment.temperature for segment in segments} == {0.0}
 
 
+def test_a_short_sentence_that_is_said_three_times_is_written_three_times(
+    quick: Ours, people: dict[str, Recording]
+) -> None:
+    once = people["LJ001-0002"]  # in being comparatively modern.
+    pause = np.zeros(round(0.4 * SAMPLE_RATE), np.float32)
+    sound = np.concatenate([once.samples, pause, once.samples, pause, once.samples])
+    assert edits(" ".join([once.text] * 3), heard(quick, sound)) == 0
+
+
 def test_a_quiet_recording_is_heard(quick: Ours) -> None:
     assert edits("I'm from the cutter lying off the coast", heard(quick, "02_quiet.flac")) <= 1
 
