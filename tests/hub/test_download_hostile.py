@@ -255,7 +255,7 @@ def test_content_of_the_announced_size_that_is_another(hub: Hub, key: str) -> No
     hub.host_files(TINY, files)
     hub.answers[key] = Answer(body=bytes(len(files[key])))
     kind = "SHA-256" if key == WEIGHTS else "git SHA-1"
-    refused(f"{key} arrived damaged and was deleted: its {kind} is not the one")
+    refused(f"{key} arrived damaged and was deleted: its {kind} is not the published one")
     hub.answers.clear()
     assert (pull("tiny").folder / key).read_bytes() == files[key]
 
