@@ -141,6 +141,11 @@ def _anchor(
     return high
 
 
+def _punctuation(word: str) -> str:
+    """Return the punctuation at the end of a word."""
+    return word[len(word.rstrip(_PUNCTUATION)) :]
+
+
 def _write(block: Block, text: str, alignment: Alignment, placed: list[_Placed]) -> str:
     """The text with its elements around their words."""
     result: list[str] = []
@@ -165,11 +170,25 @@ def _write(block: Block, text: str, alignment: Alignment, placed: list[_Placed])
         """A word and the ends of elements, before its punctuation if it is not theirs."""
         stem = end
         if any(block.text[p.element.end - 1 : p.element.end].isalnum() for p in closing):
-            stem -= len(text[start:end]) - len(text[start:end].rstrip(_PUNCTUATION))
+            stem -= len(_punctuation(text[start:end]))
         ends = "".join(p.element.closing for p in reversed(closing))
         if start < stem or not closing:
             result.append(escape(text[start:stem], quote=False))
         result.append(ends + escape(text[stem:end], quote=False))
+
+    def write_ends(start: int, end: int, closing: list[_Placed]) -> None:
+        """The ends of elements at a word that is replaced, and the punctuation behind it."""
+        kept = next((p.element for p in closing if p.element.verbatim), None)
+        sign = ""
+        if kept is not None:
+            own = _punctuation(block.text[kept.start : kept.end].rstrip())
+            sign = escape(_punctuation(text[start:end]).removeprefix(own), quote=False)
+        for p in reversed(closing):
+            if kept is not None and p.element.end > kept.end:
+                result.append(sign)
+                sign = ""
+            result.append(p.element.closing)
+        result.append(sign)
 
     for word, (start, end) in enumerate(alignment.target_words):
         closing = [p for p in placed if p.stop == word + 1 and p.first <= word]
@@ -181,7 +200,7 @@ def _write(block: Block, text: str, alignment: Alignment, placed: list[_Placed])
         if word >= skip_until:
             write_word(start, end, closing)
         else:
-            result.append("".join(p.element.closing for p in reversed(closing)))
+            write_ends(start, end, closing)
         position = end
     open_at(len(alignment.target_words))
     result.append(escape(text[position:].rstrip(), quote=False))
