@@ -47,6 +47,8 @@ _OTHER_BEGINNINGS = {
     "XML or HTML": re.compile(r"\s*<[a-z!?/][^<>]*>", re.IGNORECASE),
     "JSON": re.compile(r'\s*[\[{]\s*["\[{\]}]'),
 }
+# In what promises plain text, a name has no space: "Dear Anna = Anna" is one of words.
+_NAMED_SETTING = re.compile(r"\s*(?:\[[\w. -]+\]|[;#!].*|[\w.\-]{1,80}\s*=.*)?\s*")
 _SETTING = re.compile(r"\s*(?:\[[^\]]+\]|[;#!].*|[\w.\-/ ]{1,80}?\s*=.*)?\s*")
 
 
@@ -62,8 +64,10 @@ def structure_of(name: str, head: str) -> str | None:
         for structure, begins in patterns.items():
             if begins.match(head):
                 return structure
-    complete = head.splitlines()[:-1] or head.splitlines()
+    lines = head.splitlines()
+    complete = lines if head.endswith("\n") else lines[:-1] or lines
     settings = sum("=" in line for line in complete)
-    if not plain and settings and all(map(_SETTING.fullmatch, complete)):
+    pattern, least = (_NAMED_SETTING, 2) if plain else (_SETTING, 1)
+    if settings >= least and all(map(pattern.fullmatch, complete)):
         return "settings"
     return None

@@ -350,3 +350,17 @@ def test_an_encoding_is_named_or_told_or_its_file_is_refused(
     code, out, err = run("long.txt", "-t", "de", capfd=capfd)
     assert (code, out) == (3, "")
     assert "models pull opus-mt-ru-de" in err
+
+
+def test_a_text_of_settings_is_refused_as_a_file_of_settings_is(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "app.txt").write_text(
+        "# The app\ngreeting=I like bread.\nfood.milk = I like milk.\n"
+    )
+    (tmp_path / "talk.txt").write_text("Bread = I like bread.\nGood morning.\n")
+    code, out, err = run("app.txt", "-m", "demo-en-de", capfd=capfd)
+    assert (code, out) == (1, "")
+    assert "app.txt holds settings, whose structure translation line by line would spoil" in err
+    code, out, _ = run("talk.txt", "-m", "demo-en-de", capfd=capfd)
+    assert (code, out.count("\n")) == (0, 2)

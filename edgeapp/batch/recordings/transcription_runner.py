@@ -203,7 +203,9 @@ class TranscriptionRunner:
                 record = journal.record(self._key(source))
             decision = self._decision(record, source, name)
             writer = self._writer_for(found)
-            yield writer.plan(source, decision, "transcribe", self._renderings(name))
+            files = self._renderings(name)
+            paths = [*files, *map(_part_of, files)]
+            yield writer.plan(source, decision, "transcribe", paths)
 
     def _decision(self, record: JobRecord | None, source: str, name: str) -> Decision:
         """What to do with a recording of which the journal has a record, or none."""
