@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,6 +99,36 @@ def test_temporary_files_go_with_the_run() -> None:
     before, _, added = str(folder).rpartition("edgeapp-run-tests-")
     assert before
     assert len(added) <= len("12345678/t/gw100/t"), "paths of sockets may have 107 bytes"
+
+
+FILE = """
+import sys, weakref, pytest
+from tests import workers
+
+workers._BYTES_TO_TRIM = 0
+
+class Model:
+    def __init__(self):
+        self.own = self
+
+@pytest.fixture(scope="module")
+def model():
+    return Model()
+
+def test_x(model):
+    earlier = sys.modules.setdefault("earlier", [])
+    assert [each() for each in earlier] == [None] * len(earlier)
+    earlier.append(weakref.ref(model))
+"""
+
+
+@pytest.mark.slow
+def test_the_models_of_a_file_are_gone_when_the_next_file_begins(tmp_path: Path) -> None:
+    for name in ("test_a.py", "test_b.py"):
+        (tmp_path / name).write_text(FILE)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.workers", "-c", os.devnull, "-q"]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_examples_may_take_as_long_as_they_take() -> None:

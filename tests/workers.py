@@ -20,7 +20,7 @@ import gc
 import os
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,13 +99,19 @@ def _scope(nodeid: str) -> str:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """After the last test of a file, when its fixtures are gone, free what they held."""
-    yield
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """After the last test of a file, when its fixtures are gone, free what they held.
+
+    Not at the end of its teardown: until then the test itself holds its arguments.
+    """
+    done = yield
     over = nextitem is None or nextitem.path != item.path
     if over and memory_in_use() > _BYTES_TO_TRIM:
         gc.collect()
         trim_heap()
+    return done
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)

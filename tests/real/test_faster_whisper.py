@@ -5,26 +5,22 @@ Each program has a file of its own, so that a process holds the weights of one o
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines import SAMPLE_RATE
+from tests.formats.writers import write_ctranslate2
 from tests.real.conftest import Ours, Recordings, Report, recorded
 
 
 @pytest.fixture(scope="module")
 def faster_whisper(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from ctranslate2.converters import TransformersConverter
     from faster_whisper import WhisperModel
 
-    target = tmp_path_factory.mktemp("ct2") / "base"
-    copied = ["tokenizer.json", "preprocessor_config.json"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        TransformersConverter(str(folder), copy_files=copied).convert(str(target))
+    copied = ("tokenizer.json", "preprocessor_config.json")
+    target = write_ctranslate2(folder, tmp_path_factory.mktemp("ct2") / "base", "float32", *copied)
     return WhisperModel(str(target), device="cpu", compute_type="float32", cpu_threads=1)
 
 
