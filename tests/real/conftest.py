@@ -5,8 +5,9 @@ The data lies in ../shared (its READMEs have the sources); without it these test
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from pipelines.asr import Segment, Transcriber
-from pipelines.engine import Engine
+from pipelines.malloc import trim_heap
 from tests.conftest import REPOSITORY
 from tests.fixtures.people import Recording, joined, read_people
 from tests.tally import Tally
@@ -39,13 +40,42 @@ class Found:
         return "".join(segment.text for segment in self.segments)
 
 
+class Weights:
+    """Holds the weights of one program at a time: a worker has no memory for those of two."""
+
+    def __init__(self) -> None:
+        self._owner: object = None
+        self._held: Any = None
+
+    def of(self, owner: object, load: Callable[[], Any]) -> Any:
+        """Return what `load` made for an owner. It is made anew if another owner came between."""
+        if owner is not self._owner:
+            self.drop()
+            self._held, self._owner = load(), owner
+        return self._held
+
+    def drop(self) -> None:
+        """Free the memory."""
+        if isinstance(self._held, Transcriber):
+            self._held.close()
+        self._held = self._owner = None
+        gc.collect()
+        trim_heap()
+
+
 class Ours:
     """EdgeApp in one compute type, greedily; each recording once for the same options."""
 
-    def __init__(self, folder: Path, compute_type: str) -> None:
-        self.engine = Engine(device="cpu", compute_type=compute_type, threads=1)
-        self.transcriber = Transcriber(folder, engine=self.engine)
+    def __init__(self, weights: Weights, folder: Path, compute_type: str) -> None:
+        self._weights, self._folder, self._compute_type = weights, folder, compute_type
         self.find = cache(self._find)
+
+    @property
+    def transcriber(self) -> Transcriber:
+        return self._weights.of(self, self._load)
+
+    def _load(self) -> Transcriber:
+        return Transcriber(self._folder, device="cpu", compute_type=self._compute_type, threads=1)
 
     def _find(self, recording: Recording, words: bool = False, batch_size: int = 1) -> Found:
         result = self.transcriber.transcribe(
@@ -75,21 +105,22 @@ def recordings(shared_data: Path) -> Recordings:
 
 
 @pytest.fixture(scope="session")
-def exact(folder: Path) -> Iterator[Ours]:
-    """In float32."""
-    ours = Ours(folder, "float32")
-    yield ours
-    ours.transcriber.close()
-    ours.engine.close()
+def weights() -> Iterator[Weights]:
+    weights = Weights()
+    yield weights
+    weights.drop()
 
 
 @pytest.fixture(scope="session")
-def quick(folder: Path) -> Iterator[Ours]:
+def exact(weights: Weights, folder: Path) -> Ours:
+    """In float32."""
+    return Ours(weights, folder, "float32")
+
+
+@pytest.fixture(scope="session")
+def quick(weights: Weights, folder: Path) -> Ours:
     """In int8."""
-    ours = Ours(folder, "int8")
-    yield ours
-    ours.transcriber.close()
-    ours.engine.close()
+    return Ours(weights, folder, "int8")
 
 
 class Report:

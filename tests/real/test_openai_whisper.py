@@ -1,7 +1,4 @@
-"""In float32 Whisper base writes what openai-whisper writes, with the same times.
-
-Each program has a file of its own, so that a process holds the weights of one of them at a time.
-"""
+"""In float32 Whisper base writes what openai-whisper writes, with the same times."""
 
 from __future__ import annotations
 
@@ -14,10 +11,9 @@ import torch
 from whisper.tokenizer import get_encoding
 
 from tests.asr.oracle import in_openai, of_openai
-from tests.real.conftest import Ours, Recordings, Report, alignment_heads
+from tests.real.conftest import Ours, Recordings, Report, Weights, alignment_heads
 
 
-@pytest.fixture(scope="module")
 def openai_whisper(folder: Path) -> Any:
     with warnings.catch_warnings():  # it leaves the vocabulary's file open
         warnings.simplefilter("ignore", ResourceWarning)
@@ -32,11 +28,17 @@ def openai_whisper(folder: Path) -> Any:
 
 @pytest.mark.parametrize("name", ["voices", pytest.param("german", marks=pytest.mark.campaign)])
 def test_segments_and_word_times_equal_openai_whisper(
-    name: str, openai_whisper: Any, exact: Ours, recordings: Recordings, report: Report
+    name: str,
+    folder: Path,
+    weights: Weights,
+    exact: Ours,
+    recordings: Recordings,
+    report: Report,
 ) -> None:
     recording = recordings[name]
-    theirs = of_openai(openai_whisper, recording.samples, temperature=0.0, word_timestamps=True)
     found = exact.find(recording, words=True)
+    model = weights.of("openai-whisper", lambda: openai_whisper(folder))
+    theirs = of_openai(model, recording.samples, temperature=0.0, word_timestamps=True)
     assert found.text == theirs["text"]
     ours = [word for segment in found.segments for word in segment.words]
     words = [word for segment in theirs["segments"] for word in segment["words"]]

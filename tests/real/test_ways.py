@@ -12,7 +12,7 @@ from pipelines import SAMPLE_RATE, Transcriber
 from pipelines.asr import TranscribeOptions
 from pipelines.asr.live.events import CommittedText
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
-from tests.real.conftest import Ours, Recordings, Report
+from tests.real.conftest import Ours, Recordings, Report, Weights
 
 SHORT = ("book", "voices")
 
@@ -32,12 +32,15 @@ def test_int8(exact: Ours, quick: Ours, recordings: Recordings, report: Report) 
 
 @pytest.mark.parametrize("compute_type", ["bfloat16", "float16"])
 def test_half_precision(
-    compute_type: str, folder: Path, exact: Ours, recordings: Recordings, report: Report
+    compute_type: str,
+    folder: Path,
+    weights: Weights,
+    exact: Ours,
+    recordings: Recordings,
+    report: Report,
 ) -> None:
-    ours = Ours(folder, compute_type)
+    ours = Ours(weights, folder, compute_type)
     found = {name: ours.find(recordings[name]).text for name in SHORT}
-    ours.transcriber.close()
-    ours.engine.close()
     edits = report.edits(compute_type, found, recordings)
     best = sum(recordings[n].edits(exact.find(recordings[n]).text) for n in SHORT)
     assert edits <= best + 3
@@ -80,7 +83,7 @@ def test_live_against_offline(
 def test_drafts_change_no_token(folder: Path, exact: Ours, recordings: Recordings) -> None:
     """N-grams of what was recognized before: the second time nearly all is drafted."""
     recording = recordings["voices"]
-    drafted = Transcriber(folder, engine=exact.engine, draft="ngram")
+    drafted = Transcriber(folder, engine=exact.transcriber.engine, draft="ngram")
     plain = [segment.tokens for segment in exact.find(recording).segments]
     for _ in range(2):
         again = drafted.transcribe(recording.samples, temperature=0.0, batch_size=1)
