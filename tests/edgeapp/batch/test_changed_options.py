@@ -101,10 +101,15 @@ TRANSLATE = {
 OF_LINES = {
     "alignments": "--alignments",
     "document": "--document",
+    "encoding": "--encoding windows-1251",
     "format": "--format tsv",
     "n_best": "--n-best 2 --beam-size 2 --format json",
 }
-OF_SUBTITLES = {"bilingual": "--bilingual", "subtitle_style": "--subtitle-style bbc"}
+OF_SUBTITLES = {
+    "bilingual": "--bilingual",
+    "encoding": "--encoding windows-1251",
+    "subtitle_style": "--subtitle-style bbc",
+}
 
 
 def options_of(command: str) -> set[str]:
