@@ -90,20 +90,21 @@ def test_a_true_shape_opus_model(
     loaded, tokenizer = exact_engine.load(folder), MarianTokenizer(folder)
     defaults = read_generation_defaults(folder, loaded.architecture)
     decoder = SentenceDecoder(loaded, tokenizer, defaults)
-    model, oracle = reference(folder), oracle_tokenizer(folder)
     jobs = [SentenceRequest(text, source_ids=tokenizer.encode(text)) for text in SENTENCES[:6]]
     encoded_sources = loaded.encode([job.source_ids for job in jobs])
     running = list(map(decoder.submit, jobs, encoded_sources))
+    attempts = [_all_of(decoder.first_attempt(sentence, None)) for sentence in running]
+    start, pad = defaults.decoder_start_id, loaded.architecture.pad_id
+    exact_engine.unload(loaded)  # the weights of one program at a time: the memory of a worker
+    del loaded, decoder, encoded_sources, running
+    model, oracle = reference(folder), oracle_tokenizer(folder)
     compared = 0
-    for sentence in running:
-        attempt = _all_of(decoder.first_attempt(sentence, None))
-        source = torch.tensor(oracle(sentence.request.source)["input_ids"])
-        start, pad = defaults.decoder_start_id, loaded.architecture.pad_id
+    for job, attempt in zip(jobs, attempts, strict=True):
+        source = torch.tensor(oracle(job.source)["input_ids"])
         theirs = greedy(model, source, [start], len(attempt.tokens), bad_words_ids=[[pad]])
         assert_same_choice(model, source, [start], attempt.tokens, theirs)
         compared += len(theirs)
     assert compared > 60
-    exact_engine.unload(loaded)
 
 
 def _all_of(steps: Generator[str, None, Attempt]) -> Attempt:
