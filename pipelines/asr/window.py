@@ -266,10 +266,7 @@ class WindowDecoder:
                 break
         best = self.fallback.best(attempts)
         if best is not result:
-            if self.is_visible(result):
-                yield Retract()
-            if self.is_visible(best):
-                yield TextDelta(self._tokenizer.text(best.tokens))
+            yield from self._show_instead(result, best)
         return best
 
     def decode_again(
@@ -295,10 +292,17 @@ class WindowDecoder:
         good = self.fallback.is_good(again, sound.frames)
         if good and again.avg_logprob > first.avg_logprob:
             return again
-        if self.is_visible(again):
-            yield Retract()
-        yield TextDelta(self._tokenizer.text(first.tokens))
+        yield from self._show_instead(again, first)
         return first
+
+    def _show_instead(
+        self, shown: WindowResult, kept: WindowResult
+    ) -> Generator[TextDelta | Retract, None, None]:
+        """Replace the live text of a result by that of the one that is kept."""
+        if self.is_visible(shown):
+            yield Retract()
+        if self.is_visible(kept):
+            yield TextDelta(self._tokenizer.text(kept.tokens))
 
     def redecode(
         self,
