@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -203,9 +203,8 @@ class TranscriptionRunner:
                 record = journal.record(self._key(source))
             decision = self._decision(record, source, name)
             writer = self._writer_for(found)
-            files = self._renderings(name)
-            paths = [*files, *map(_part_of, files)]
-            yield writer.plan(source, decision, "transcribe", paths)
+            files = _with_parts(self._renderings(name))
+            yield writer.plan(source, decision, "transcribe", files)
 
     def _decision(self, record: JobRecord | None, source: str, name: str) -> Decision:
         """What to do with a recording of which the journal has a record, or none."""
@@ -303,7 +302,7 @@ class TranscriptionRunner:
         journal, writer = self.policy.journal, self._writer_for(found)
         if journal is None or source == "-" or not Path(source).is_file():
             if not self.policy.retry_failed:
-                with writer.reserve([*files, *map(_part_of, files)]):
+                with writer.reserve(_with_parts(files)):
                     self._check_space(source, files)
                     self._transcribe(found, name, None, single=single)
             return
@@ -316,12 +315,12 @@ class TranscriptionRunner:
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:
                 print_note(f"{shown}: {decision.value}; --overwrite does it again")
             return
-        writer.check([*files, *map(_part_of, files)])
+        writer.check(_with_parts(files))
         model = self.transcriber.capabilities.name
         with journal.job(key, "transcribe", shown, model, TranscriptPiece) as job:
             if job is None:
                 raise InputError(f"{shown}: another run is at it")
-            with writer.reserve([*files, *map(_part_of, files)]):
+            with writer.reserve(_with_parts(files)):
                 self._check_space(source, files)
                 if decision is Decision.BEGIN:
                     job.forget()
@@ -517,6 +516,11 @@ class TranscriptionRunner:
 def _part_of(path: Path) -> Path:
     """Return the file of a result that is not complete."""
     return beside(path, ".part")
+
+
+def _with_parts(files: Collection[Path]) -> list[Path]:
+    """Return results, and the files that they are in as long as they are not complete."""
+    return [*files, *map(_part_of, files)]
 
 
 def _end_of(pieces: Sequence[TranscriptPiece]) -> float:
