@@ -43,7 +43,6 @@ _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _CREDENTIALS = re.compile(r"://\S*@")
 _PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any fork
 
 
 def download_wheel(wheel: Wheel, folder: Path, report: Callable[[int], None]) -> Path:
@@ -135,7 +134,7 @@ def _process(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=errors,  # type: ignore[call-overload]
-        preexec_fn=_end_with_parent if _LIBC is not None else None,
+        preexec_fn=_end_with_parent(),
     )
     try:
         yield process
@@ -149,10 +148,12 @@ def _process(
                 process.wait()
 
 
-def _end_with_parent() -> None:
-    """Let the new process get SIGTERM when the thread that started it has ended."""
-    assert _LIBC is not None
-    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+def _end_with_parent() -> Callable[[], object] | None:
+    """Return what a new process calls to get SIGTERM when the thread that started it has ended."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl  # looked up here: the new process only calls it
+    return lambda: prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def _largest_file(folder: Path) -> int:
