@@ -36,6 +36,7 @@ __all__ = [
     "task_of_config",
     "unsupported",
     "unusable",
+    "usable_snapshot",
     "use_cache_folder",
 ]
 
@@ -125,9 +126,12 @@ def cached_snapshot(repository: str) -> Path | None:
     Returns:
         None if the cache has no snapshot of it.
     """
-    folders = snapshots(repository)
-    usable = (folder for folder in folders if unusable(folder) is None)
-    return next(usable, folders[0] if folders else None)
+    return usable_snapshot(repository) or next(iter(snapshots(repository)), None)
+
+
+def usable_snapshot(repository: str) -> Path | None:
+    """The folder of a cached repository: the newest snapshot that can be loaded, or None."""
+    return next((each for each in snapshots(repository) if unusable(each) is None), None)
 
 
 def snapshots(repository: str) -> list[Path]:
@@ -160,8 +164,8 @@ def cached_models() -> Iterator[tuple[str, Path]]:
     """(repository, folder) of every usable model in the cache, sorted by repository."""
     for repository in cached_repositories():
         try:
-            folder = cached_snapshot(repository)
-            if folder is not None and unusable(folder) is None:
+            folder = usable_snapshot(repository)
+            if folder is not None:
                 yield repository, folder
         except OSError:  # such as a folder without permission: the others are listed
             continue

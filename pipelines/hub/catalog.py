@@ -23,6 +23,7 @@ from pipelines.hub.cache import (
     task_of,
     task_of_config,
     unusable,
+    usable_snapshot,
 )
 from pipelines.hub.deletion import delete_cached
 from pipelines.hub.foreign import foreign_folder, foreign_origin, holds_foreign_model
@@ -201,7 +202,8 @@ def _foreign_models() -> Iterator[ModelInfo]:
         if folder is not None and _is_foreign(folder):
             published = published_model(repository)
             # The short name is that of the other repository if the cache has both.
-            if published is not None and _usable(repository_of(published.name)) is None:
+            other = None if published is None else repository_of(published.name)
+            if published is not None and not (other and usable_snapshot(other)):
                 yield from _foreign_info(published.name, folder, repository, "cache")
             else:
                 yield from _foreign_info(repository, folder, repository)
@@ -235,19 +237,13 @@ def cached_published(model: PublishedModel, *, either: bool = True) -> ResolvedM
     """
     repository = repository_of(model.name)
     assert repository is not None
-    folder = _usable(repository) if either else None
+    folder = usable_snapshot(repository) if either else None
     if folder is not None:
         return resolved(repository, folder, "cache")
     foreign = next((each for each in snapshots(model.repository) if _is_foreign(each)), None)
     if foreign is None:
         return None
     return replace(_foreign(foreign, model.name), source="cache", note=None)
-
-
-def _usable(repository: str | None) -> Path | None:
-    """The folder of a cached repository in transformers' layout that can be loaded, or None."""
-    folder = None if repository is None else cached_snapshot(repository)
-    return folder if folder is not None and unusable(folder) is None else None
 
 
 def remove(name: str) -> int:
@@ -277,7 +273,7 @@ def remove(name: str) -> int:
         if not is_repository(name):
             raise ModelNotFound(_unknown(name))
         repository = name
-    elif (published := published_model(name)) and _usable(repository) is None:
+    elif (published := published_model(name)) and usable_snapshot(repository) is None:
         repository = published.repository if snapshots(published.repository) else repository
     try:
         freed = delete_cached(repository)

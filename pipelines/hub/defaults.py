@@ -28,9 +28,8 @@ from pipelines.hub.assets import BUNDLED, Bundled, Task, bundled_folder
 from pipelines.hub.cache import (
     cache_folder,
     cached_models,
-    cached_snapshot,
     reads_lines,
-    unusable,
+    usable_snapshot,
 )
 from pipelines.hub.catalog import ResolvedModel, cached_published, elsewhere, resolve, resolved
 from pipelines.hub.names import multilingual_models, repository_of
@@ -187,10 +186,10 @@ def _in_cache(name: str, kind: str) -> ResolvedModel | None:
     """The usable cached model of a short name, with a note. kind: "for de", "from en to de" …"""
     repository = repository_of(name)
     assert repository is not None
-    folder = cached_snapshot(repository)
+    folder = usable_snapshot(repository)
     what = f"the best model {kind}".rstrip()
     note = f"using {name}, {what} in {cache_folder()}; name a model to use another"
-    if folder is not None and unusable(folder) is None:
+    if folder is not None:
         return resolved(repository, folder, "cache", note)
     published = published_model(name)
     model = None if published is None else cached_published(published)
