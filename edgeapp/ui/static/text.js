@@ -80,6 +80,7 @@ class Text {
     };
     on("text_delta", ({ number, text }) => {
       if (number !== this.number) return;
+      if (!this.live) problem(this.root, ""); // of the attempt before
       this.live += text;
       // The rest of the old translation stays behind the new one, to avoid flicker.
       this.write(this.live, this.before?.slice(this.live.length) ?? "");
