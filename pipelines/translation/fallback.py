@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from pipelines.engine import MinNewTokens, NoRepeatNgram, Pending, Task
+from pipelines.errors import RequestError
 from pipelines.translation.alignment import join_alignments, with_alignment
 from pipelines.translation.assembler import TextAssembler
 from pipelines.translation.decode import (
@@ -19,8 +20,8 @@ from pipelines.translation.decode import (
     SentenceRequest,
     StableTextStream,
 )
-from pipelines.translation.results import SentenceTranslation
-from pipelines.translation.text.invisible import with_isolates
+from pipelines.translation.isolates import with_isolates
+from pipelines.translation.results import Alignment, SentenceTranslation
 from pipelines.translation.text.sentences import split_to_fit
 from pipelines.translation.tokenizers.base import encode_normalized
 
@@ -51,10 +52,10 @@ def translate_sentence(
     Yields:
         The text, then the complete translation.
     """
-    isolates = () if live else request.isolates
     if not request.source_ids:
         copied = _copied_source(request, request.warnings)
-        copied = replace(copied, text=with_isolates(copied.text, isolates))
+        if request.isolates and not live:
+            copied = _with_isolates(decoder, RunningSentence(request), copied)
         yield copied.text
         yield with_alignment(decoder, RunningSentence(request), copied)
         return
@@ -66,11 +67,28 @@ def translate_sentence(
     result = decoder.accept(request, first)
     if result is None:
         result = yield from _retry(decoder, sentence, first, stable_text.shown)
-    result = replace(result, text=with_isolates(result.text, isolates))
+    if request.isolates and not live:
+        result = _with_isolates(decoder, sentence, result)
     yield stable_text.finish(result.text)
     result = with_alignment(decoder, sentence, result)
     warnings = (*request.warnings, *result.warnings, *_lost_numbers(result))
     yield replace(result, warnings=warnings)
+
+
+def _with_isolates(
+    decoder: SentenceDecoder, sentence: RunningSentence, result: SentenceTranslation
+) -> SentenceTranslation:
+    """Add the controls of direction around parts of the sentence to its translation."""
+
+    def align() -> Alignment | None:
+        request = replace(sentence.request, word_alignments=True)
+        try:
+            return with_alignment(decoder, replace(sentence, request=request), result).alignment
+        except RequestError:  # The model does not report its attention.
+            return None
+
+    text = with_isolates(result.source, result.text, sentence.request.isolates, align)
+    return replace(result, text=text)
 
 
 def _retry(
@@ -175,7 +193,9 @@ def _translate_other(
 ) -> _Retry[SentenceTranslation]:
     """Translate another text under the conditions of a request."""
     ids = _encode(decoder, request, text)
-    other = replace(request, source=text, source_ids=ids, is_part=is_part or request.is_part)
+    other = replace(
+        request, source=text, source_ids=ids, is_part=is_part or request.is_part, isolates=()
+    )
     item: str | SentenceTranslation | Pending = ""
     for item in translate_sentence(decoder, other, live=False):
         if isinstance(item, Pending):

@@ -14,7 +14,7 @@ from pipelines.languages import (
     two_letter,
 )
 from pipelines.translation.decode import SentenceChoices, SentenceRequest
-from pipelines.translation.text.invisible import visible
+from pipelines.translation.text.invisible import isolates_within, visible
 from pipelines.translation.text.passthrough import is_link, split_passthrough
 from pipelines.translation.text.sentences import SentenceSpan, split_sentences, split_to_fit
 from pipelines.translation.tokenizers.base import (
@@ -201,20 +201,30 @@ class Preprocessor:
         return self.targets.default()
 
     def _sentence_requests(self, body: str, target: str | None) -> Iterator[SentenceRequest]:
-        language = self.sentence_language
         seen = visible(body)
         if body.strip() and not seen.text.strip():
             yield self._request_to_copy(SentenceSpan("", body))
             return
-        spans = split_sentences(seen.text, language, lines_only=not self.split_sentences)
+        spans = split_sentences(
+            seen.text, self.sentence_language, lines_only=not self.split_sentences
+        )
         for span, isolates in seen.with_marks(spans):
-            for part, keep in split_passthrough(span, language, self._has_unknown):
-                # Without letters (numbers, marks) there is nothing to translate.
-                if keep or not any(char.isalpha() for char in part.text):
-                    yield replace(self._request_to_copy(part), isolates=isolates)
-                    continue
-                for request in self._requests_to_translate(part, target):
-                    yield replace(request, isolates=isolates)
+            at = -len(span.leading_space)
+            for request in self._requests_of(span, target):
+                at += len(request.leading_space)
+                end = at + len(request.source)
+                yield replace(request, isolates=isolates_within(isolates, at, end))
+                at = end
+
+    def _requests_of(self, span: SentenceSpan, target: str | None) -> Iterator[SentenceRequest]:
+        """Requests for a sentence: its parts to translate and to copy."""
+        language = self.sentence_language
+        for part, keep in split_passthrough(span, language, self._has_unknown):
+            # Without letters (numbers, marks) there is nothing to translate.
+            if keep or not any(char.isalpha() for char in part.text):
+                yield self._request_to_copy(part)
+            else:
+                yield from self._requests_to_translate(part, target)
 
     def _request_to_copy(self, span: SentenceSpan) -> SentenceRequest:
         unknown = not is_link(span.text) and self._has_unknown(span.text)

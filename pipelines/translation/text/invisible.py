@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipelines.translation.text.sentences import SentenceSpan
 
-__all__ = ["Isolate", "VisibleText", "visible", "with_isolates"]
+__all__ = ["Isolate", "VisibleText", "isolates_within", "visible"]
 
 _ZWNJ, _ZWJ, _KEYCAP, _FLAG = "\u200c", "\u200d", "\u20e3", "\U0001f3f4"
 _OPENING = {"\u202a": "\u202c", "\u202b": "\u202c", "\u202d": "\u202c", "\u202e": "\u202c"}
@@ -39,12 +40,22 @@ class Isolate:
 
     Attributes:
         opening, closing: The controls.
-        text: What stands between them.
+        start, end: The part of the sentence between them, without white space at its ends.
     """
 
     opening: str
     closing: str
-    text: str
+    start: int
+    end: int
+
+
+def isolates_within(isolates: Sequence[Isolate], start: int, end: int) -> tuple[Isolate, ...]:
+    """Return the isolates of a part of a text, with their places in that part."""
+    return tuple(
+        replace(isolate, start=isolate.start - start, end=isolate.end - start)
+        for isolate in isolates
+        if start <= isolate.start and isolate.end <= end
+    )
 
 
 @dataclass(frozen=True)
@@ -80,17 +91,19 @@ class VisibleText:
             yield from ((span, ()) for span in spans)
             return
         inside: list[tuple[int, int]] = []  # the (start, end) of each sentence in the original
+        begins: list[int] = []  # the start of each in `text`
         at = 0
         for span in spans:
             at += len(span.leading_space)
             if span.text:
+                begins.append(at)
                 inside.append(self.original_span(at, at + len(span.text)))
             at += len(span.text)
         kept, isolates = self._pairs(inside)
         gap = 0
-        for span, (start, end) in zip(spans, inside, strict=False):
+        for span, begin, (start, end) in zip(spans, begins, inside, strict=False):
             space = self._space(gap, start, kept)
-            found = tuple(isolate for place, isolate in isolates if start <= place < end)
+            found = isolates_within(isolates, begin, begin + len(span.text))
             yield SentenceSpan(space, span.text), found
             gap = end
         if last := self._space(gap, len(self.original), kept):
@@ -104,36 +117,37 @@ class VisibleText:
             if index in kept or not _INVISIBLE.match(char)
         )
 
-    def _pairs(self, inside: list[tuple[int, int]]) -> tuple[set[int], list[tuple[int, Isolate]]]:
+    def _pairs(self, inside: list[tuple[int, int]]) -> tuple[set[int], list[Isolate]]:
         """Find which controls stay between sentences, and which enclose a part of one.
 
         Args:
             inside: The (start, end) of each sentence in the original.
 
         Returns:
-            The indices of the former, and each of the latter with an index inside its sentence.
+            The indices of the former, and the latter with their places in `text`, inner ones first.
         """
         kept: set[int] = set()
-        isolates: list[tuple[int, Isolate]] = []
+        isolates: list[Isolate] = []
         opened: list[int] = []
 
-        def sentence_at(index: int) -> tuple[int, int] | None:
-            return next(((a, b) for a, b in inside if a <= index < b), None)
+        def in_sentence(index: int) -> bool:
+            return any(start <= index < end for start, end in inside)
 
         for index, char in enumerate(self.original):
             if char in _OPENING:
                 opened.append(index)
             elif opened and char == _OPENING[self.original[opened[-1]]]:
                 start = opened.pop()
-                around = sentence_at(start) or sentence_at(index)
-                if around is None:
+                if not in_sentence(start) and not in_sentence(index):
                     kept |= {start, index}
                     continue
-                content = visible(self.original[start + 1 : index]).text.strip()
-                if content and around[0] <= start + 1 and index <= around[1]:
-                    isolate = Isolate(self.original[start], char, content)
-                    isolates.append((max(start, around[0]), isolate))
-            elif char in _DIRECTION and char not in _OPENING.values() and not sentence_at(index):
+                first, last = (bisect_left(self.places, place) for place in (start, index))
+                content = self.text[first:last]
+                if content.strip():
+                    first += len(content) - len(content.lstrip())
+                    last = first + len(content.strip())
+                    isolates.append(Isolate(self.original[start], char, first, last))
+            elif char in _DIRECTION and char not in _OPENING.values() and not in_sentence(index):
                 kept.add(index)
         return kept, isolates
 
@@ -144,16 +158,6 @@ def visible(text: str) -> VisibleText:
         return VisibleText(text, text, range(len(text) + 1))
     places = [i for i, char in enumerate(text) if not _INVISIBLE.match(char) or _needed(text, i)]
     return VisibleText(text, "".join(text[i] for i in places), (*places, len(text)))
-
-
-def with_isolates(text: str, isolates: Sequence[Isolate]) -> str:
-    """Return a translation with the controls around what they enclosed, where it is found once."""
-    for isolate in isolates:
-        found = list(re.finditer(rf"(?<!\w){re.escape(isolate.text)}(?!\w)", text))
-        if len(found) == 1:
-            start, end = found[0].span()
-            text = f"{text[:start]}{isolate.opening}{isolate.text}{isolate.closing}{text[end:]}"
-    return text
 
 
 def _needed(text: str, index: int) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.translation import Translator
-from pipelines.translation.text.invisible import visible
+from pipelines.translation import Alignment, Translator
+from pipelines.translation.isolates import with_isolates
+from pipelines.translation.text.invisible import Isolate, visible
 from pipelines.translation.text.sentences import split_sentences
 
 _DROPPED = (
@@ -29,7 +32,15 @@ def test_in_words_and_between_them_they_change_nothing(demo: Translator, char: s
         ("\u2068I like bread.\u2069", "\u2068Ich mag Brot.\u2069"),
         ("\u202bI like bread.\u202c I am here.", "\u202bIch mag Brot.\u202c Ich bin hier."),
         ("\u200fI like bread.\u200e", "\u200fIch mag Brot.\u200e"),
-        ("\u2068I\u2069 like bread.", "Ich mag Brot."),
+        ("\u2068I\u2069 like bread.", "\u2068Ich\u2069 mag Brot."),
+        ("\u202bI like\u202c \u2068bread\u2069.", "\u202bIch mag\u202c \u2068Brot\u2069."),
+        ("I like \u2068\u2067bread\u2069\u2069.", "Ich mag \u2068\u2067Brot\u2069\u2069."),
+        (
+            "I \u2068like \u2067bread\u2069\u2069 and \u2067milk\u2069.",
+            "Ich \u2068mag \u2067Brot\u2069\u2069 und \u2067Milch\u2069.",
+        ),
+        ("Tom and \u2068Tom\u2069 like bread.", "Tom und \u2068Tom\u2069 mögen Brot."),
+        ("I \u2068did not\u2069 see him.", "Ich habe ihn \u2068nicht\u2069 gesehen."),
         ("\u2068I like bread.", "Ich mag Brot."),  # never closed
         ("\u2068{name}\u2069: I like bread.", "\u2068{name}\u2069: Ich mag Brot."),
     ],
@@ -40,6 +51,51 @@ def test_controls_of_direction_come_back_in_pairs(
     assert demo.translate(text).text == expected
     streamed = "".join(getattr(event, "text", "") for event in demo.stream(text))
     assert streamed
+
+
+_ALIGNED = Alignment(
+    source_words=((0, 2), (3, 6), (7, 11)), target_words=((0, 4), (5, 8), (9, 12)), links=()
+)
+
+
+@pytest.mark.parametrize(
+    ("isolates", "links", "expected"),
+    [
+        ([(3, 6)], [(0, 0), (1, 2), (2, 1)], "drei und (zwo)."),
+        ([(3, 6)], [(1, 0), (2, 1), (1, 2)], "drei und zwo."),  # two runs of words
+        ([(3, 6)], [(0, 1), (1, 1)], "drei und zwo."),  # a word that has another's meaning, too
+        ([(3, 6)], [(0, 0)], "drei und zwo."),  # no word has its meaning
+        ([(3, 6)], [(1, 0), (1, 1), (1, 2)], "drei und zwo."),  # too many words for one
+        ([(3, 6), (0, 6)], [(0, 1), (1, 2)], "drei (und (zwo))."),
+        ([(0, 6), (3, 10)], [(0, 0), (1, 1), (2, 2)], "(drei und) zwo."),  # they crossed
+    ],
+)
+def test_a_pair_comes_back_where_its_words_are_certain(
+    isolates: list[tuple[int, int]], links: list[tuple[int, int]], expected: str
+) -> None:
+    text = with_isolates(
+        "of two xyz.",
+        "drei und zwo.",
+        [Isolate("(", ")", *span) for span in isolates],
+        lambda: replace(_ALIGNED, links=tuple(links)),
+    )
+    assert text == expected
+
+
+def test_without_attention_only_words_that_stay_are_isolated() -> None:
+    isolates = [Isolate("(", ")", 0, 4), Isolate("(", ")", 9, 12)]
+    text = with_isolates("Anna has two.", "Anna hat zwei.", isolates, lambda: None)
+    assert text == "(Anna) hat zwei."
+
+
+def test_a_sentence_that_is_translated_again_has_each_pair_once(demo: Translator) -> None:
+    for text in (
+        "THIS IS \u2068TOM\u2069 AND \u2068MARY\u2069!",
+        "NO \u2068NO\u2069 NO NO NO NO NO!",
+    ):
+        result = demo.translate(text).text
+        assert result.count("\u2068") == result.count("\u2069") <= 2
+        assert visible(result).text == demo.translate(visible(text).text).text
 
 
 @pytest.mark.parametrize(
