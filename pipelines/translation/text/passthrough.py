@@ -26,16 +26,32 @@ _LINK = re.compile(
     r"|\b(?:[a-z0-9-]{1,63}\.){1,8}(?:com|org|net|edu|gov|io|dev)\b(?:/[^\s<>\"]*[\w/])?"
     # Keys, checksums, ASCII art: longer than words are.
     r"|[a-z0-9+/=_]{50,}"
-    # Placeholders: {name}, {{name}}, ${name}, %{name}, {n, plural, …}; %s, %1$s, %(name)s, %.2f.
-    r"|[$%#]?\{\{?\s?[\w.:@$#\[\]-]{0,60}\s?\}?\}"
-    r"|\{\s?\w{1,40}\s?,\s?\w{1,20}[^{}\n]{0,80}(?:\{[^{}\n]{0,200}\}[^{}\n]{0,80}){0,12}\}"
-    r"|%(?:\d{1,2}\$|\(\w{1,40}\))?[-+#0]{0,3}\d{0,3}(?:\.\d{1,2})?(?:hh?|ll?|z|q)?[sdiufFeEgGxXoc@]"
-    r"(?![a-z0-9])"
+    # {name}, ${name}, %{name}, {0:.2f}, {name!r}; {{name}}, {{ name | filter }}, {{#if x}}.
+    r"|[$%#@]?\{\s?[^\s{}]{0,80}\s?\}(?:%(?![\w%]))?|[$%#@]?\{{2,3}[^{}\n]{1,120}\}{2,3}"
+    # {0,number}, {n, plural, …}; { $n -> … }; {% if x %}, <%= x %>; [[name]].
+    r"|[$%#@]?\{\s?\w{1,40}\s?,\s?\w{1,20}[^{}\n]{0,80}(?:\{[^{}\n]{0,200}\}[^{}\n]{0,80}){0,12}\}"
+    r"|\{\s?\$[^{}\n]{1,200}\}|\{%[^{}\n]{1,120}%\}|<[%?][^<>\n]{1,120}[%?]>"
+    r"|\[\[[^\[\]\n]{1,80}\]\]"
+    # $t(key), $(name), $[name]; $name, $user->name, $NAME$.
+    r"|(?<!\w)\$(?:[a-z_]\w{0,40})?(?:\([^()\n]{1,200}\)|\[[^\[\]\n]{1,80}\])"
+    r"|(?<!\w)\$[a-z_]\w{0,60}(?:(?:->|\.)\w{1,40}){0,5}\$?"
+    # @:key, @.lower:key, @:(key), @:{'key'}; @name; :name, :smile:; @@name@@, ##name##, __name__.
+    r"|(?<!\w)@(?:\.\w{1,20})?:(?:\w(?:[\w.-]{0,60}\w)?|\([^()\n]{1,80}\)|\{[^{}\n]{1,80}\})"
+    r"|(?<![\w@])@[a-z_]\w{0,60}|(?<![\w:/]):[a-z_]\w{0,60}:?"
+    r"|(?<!\w)(?:@@\w{1,60}@@|##\w{1,60}##|__[a-z]\w{0,60}?__)(?!\w)"
+    # %s, %1$s, %(name)s, %<name>s, %.2f, %-10s, %*d; %%, %1, %L1, %#@files@; %name, %NAME%.
+    r"|%(?:\d{1,2}\$|\(\w{1,40}\)|<\w{1,40}>|\[\d{1,2}\])?[-+#0]{0,3}(?:\d{0,3}|\*)"
+    r"(?:\.(?:\d{1,2}|\*))?(?:hh?|ll?|[zqtj])?[a-z@](?![a-z0-9])"
+    r"|%%(?!\w)|(?<!\w)%L?[1-9](?![\w%]|[.,]\d)|%#@\w{1,40}@"
+    r"|(?<!\d)(?<!\d\s)%[a-z_]\w{1,60}%?"
+    # &nbsp;, &#39;
+    r"|&(?:#\d{1,7}|#x[\da-f]{1,6}|[a-z]{2,8}\d{0,2});"
     # Tags: <x/>, <b>, </g>, <x id="1"/>.
     r"|</?[a-z][\w:.-]{0,40}(?:\s{1,3}[\w:.-]{1,40}=(?:\"[^\"<>]{0,200}\"|'[^'<>]{0,200}'))*\s?/?>",
     re.IGNORECASE,
 )
-_AFTER_LINK = re.compile(r"[,;:](?=\s)")  # the model drops it at the beginning of a text
+# The model drops these at the beginning of a text.
+_AFTER_LINK = re.compile(r"(?:[)\]}»”\"]{1,3}(?=[\s.,;:!?]|$))?(?:[,;:](?=\s))?")
 _WORD = re.compile(r"\S+")
 _EDGES = re.compile(r"[\W_]*(?=[^\W_])|[\W_]*$")
 
@@ -72,8 +88,8 @@ def split_passthrough(
     """Split a sentence into parts to translate and parts to copy.
 
     To copy: list markers, quotes and brackets around a whole sentence, links, e-mail addresses,
-    placeholders such as {name} and %s, tags, ">>xxx<<" codes, words outside the vocabulary, and
-    marks outside the vocabulary at the edges of other words.
+    placeholders such as {name}, $t(key) and %s, tags, ">>xxx<<" codes, words outside the
+    vocabulary, and marks outside the vocabulary at the edges of other words.
 
     Args:
         span: The sentence.
@@ -128,7 +144,8 @@ def _untranslatable(
     """The spans of links, and of words and marks outside the vocabulary."""
     for match in _LINK.finditer(text, start, stop):
         after = _AFTER_LINK.match(text, match.end(), stop)
-        yield match.start(), match.end() if after is None else after.end()
+        assert after is not None, "all of the pattern is optional"
+        yield match.start(), after.end()
     rest = text[:start] + _LINK.sub(lambda match: " " * len(match[0]), text[start:stop])
     if not has_unknown(rest[start:]):
         return

@@ -123,7 +123,28 @@ def test_no_character_is_lost(sentence: str, before: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
-    ["a", "a.", "- ", "((", "[(", "www.", "a@", "a@b.", "'", '"', "_", "🍕a ", "http://a 漢 "],
+    [
+        "a",
+        "a.",
+        "- ",
+        "((",
+        "[(",
+        "www.",
+        "a@",
+        "a@b.",
+        "'",
+        '"',
+        "_",
+        "🍕a ",
+        "http://a 漢 ",
+        "{{",
+        "$a(",
+        "[[a",
+        "{% ",
+        ":a",
+        "@:",
+        "__a",
+    ],
 )
 def test_long_lines_take_no_time(unit: str) -> None:
     start = time.process_time()
@@ -170,8 +191,37 @@ def test_placeholders_tags_and_addresses_are_copied(expected: str) -> None:
     )
 
 
+_PLACEHOLDERS = (
+    """
+$t(key) $t(a:b,{"count":1}) $(HOME) $[x] $name $user->name $NAME$ {name!r} {t('k')} {0:.2f} {0}%
+:name :smile: @:a.b @.lower:a @:(a) @:{'a'} @name %<count>d %[1]d %1 %L2 %name% %% %#@files@ %q
+{{a|b}} {{#if}} {{/if}} {{{raw}}} {%if%} <%=y%> <?php?> [[name]] ##name## @@name@@ __name__
+&nbsp; &#39; {0,number} %{n,number} {$n->[one]*[other]}
+""".split()
+    + ["$t(key, { count: 1 })", "{{ a | b }}", "{% if x %}", "{ $n -> [one] a *[other] b }"]
+)
+
+
+@pytest.mark.parametrize("placeholder", _PLACEHOLDERS)
+def test_placeholders_of_many_formats_are_copied(placeholder: str) -> None:
+    for sentence in (f"I like {placeholder} today.", f"Where is {placeholder}?"):
+        parts = split_passthrough(SentenceSpan("", sentence), "en", lambda text: False)
+        assert placeholder in [span.text for span, keep in parts if keep]
+
+
 @pytest.mark.parametrize(
-    "text", ["I am 100% sure.", "50% discount", "{I like bread}", "a < b and c > d", "e.g. no"]
+    "text",
+    [
+        "I am 100% sure.",
+        "50% discount",
+        "{I like bread}",
+        "a < b and c > d",
+        "e.g. no",
+        "It costs $5 or $1,000.",
+        "100%ig und 50 %ige Waren, %20 und %1,5",
+        "Ten of [them] : two (a) at 12:30 or 5:a, R&D; a_b_c",
+        "He said: yes @ home # two",
+    ],
 )
 def test_marks_that_are_no_placeholders_are_translated(text: str) -> None:
     parts = list(split_passthrough(SentenceSpan("", text), "en", lambda text: False))
