@@ -25,8 +25,8 @@ __all__ = [
 NEVER = 8.0
 """Cost of a break that a reader stumbles over, such as one between an article and its noun."""
 
-_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
-_CLAUSE_ENDS = (",", ";", ":", "–", "—", "、", "，", "；", "：")
+_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "។", "။", "།")
+_CLAUSE_ENDS = (",", ";", ":", "–", "—", "、", "，", "；", "：", "၊")
 _CLOSING_MARKS = "\"'”’»)]"  # may follow the mark that ends a sentence or a clause
 _LONGEST_WORD = 20  # columns of a word whose clusters stay together
 _MAX_BALANCED_LINES = 8  # more lines are filled one by one: they are no subtitle
@@ -100,8 +100,9 @@ def words_to_break(text: str) -> list[str]:
 
     They are words, and in scripts without spaces single characters with the marks that belong to
     them. In Thai, Lao and Khmer they are words if the library that knows them is installed, and
-    otherwise what is written around a consonant. Marks that begin no line stay with the character
-    before them, and those that end none with the one after them.
+    otherwise what is written around a consonant; in Burmese and Tibetan they are syllables. Marks
+    that begin no line stay with the character before them, and those that end none with the one
+    after them.
     """
     # The pattern would look at each space behind the last part.
     parts: list[str] = _PART.findall(text.rstrip())
@@ -134,18 +135,35 @@ _CLOSING = (
 _OPENING = "（［｛「『【〈《〔〖〘〝“‘｢＄￥￡#＃"
 _BRACKETS = r"(\[{«"  # end no line either, but may stand inside a word of another script
 _MARKS = (  # that belong to the character before them
-    "\u0300-\u036f\u200d\ufe00-\ufe0f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc"
+    "\u0300-\u036f\u102b-\u103e\u200d\ufe00-\ufe0f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc"
     "\u0ec8-\u0ece\u17b4-\u17d3\u17dd\u20d0-\u20f0\U000e0100-\U000e01ef"
 )
-# Thai, Lao and Khmer have no spaces between words. Lines break between clusters: vowels that are
-# written before a consonant, the consonant, and what is written around it; in Khmer with
-# subscripts.
+_MYANMAR_LETTER = (  # of Burmese, Mon, Karen and Shan
+    "[\u1000-\u102a\u103f\u104e\u1050-\u1055\u105a-\u105d\u1061\u1065\u1066\u106e-\u1070"
+    "\u1075-\u1081\u108e\uaa60-\uaa7a\uaa7e\uaa7f\ua9e0-\ua9e4\ua9e6-\ua9ef\ua9fa-\ua9fe]"
+)
+# Vowels, tones and medials; a consonant below another one, which a virama joins.
+_MYANMAR_MARKS = (
+    f"(?:\u1039{_MYANMAR_LETTER}|[\u102b-\u1038\u103a-\u103e\u1056-\u1059\u105e-\u1060"
+    "\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f\u109a-\u109d\uaa7b-\uaa7d\ua9e5])*"
+)
+# These scripts have no spaces between words. In Thai, Lao and Khmer lines break between clusters:
+# vowels that are written before a consonant, the consonant, and what is written around it; in Khmer
+# with subscripts. In Burmese they break between syllables, which a consonant without a vowel may
+# end: it has the mark U+103A, or another consonant below it. In Tibetan a dot ends a syllable.
 _CLUSTER = (
     "[\u0e40-\u0e44\u0ec0-\u0ec4]?[\u0e01-\u0e2e\u0e81-\u0eae\u0edc-\u0edf]"
     "[\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec6-\u0ece]*[\u0e2f\u0eaf]?"
     "|[\u1780-\u17b3](?:\u17d2[\u1780-\u17b3]|[\u17b4-\u17d1\u17dd])*[\u17d4-\u17da]*"
+    f"|{_MYANMAR_LETTER}{_MYANMAR_MARKS}"
+    f"(?:{_MYANMAR_LETTER}(?:\u1037?\u103a|\u1039{_MYANMAR_LETTER}){_MYANMAR_MARKS})*[\u104a-\u104d\u104f]*"
+    "|[\u1040-\u1049]+(?:[.,][\u1040-\u1049]+)*[\u104a-\u104d\u104f]*"
+    "|[\u0f00-\u0f0a\u0f0c\u0f15-\u0fff]+[\u0f0b\u0f0d-\u0f14]*"
 )
-_UNSPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1780-\u17dd"
+_UNSPACED = (
+    "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f00-\u0fff\u1000-\u109f\u1780-\u17dd"
+    "\ua9e0-\ua9fe\uaa60-\uaa7f"
+)
 _HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _OTHER = (  # a character of a word of another script
     rf"(?![{_OPENING}]|[{_BRACKETS}]{{1,3}}[{_WIDE}{_UNSPACED}])[^\s{_WIDE}{_UNSPACED}]"

@@ -43,6 +43,11 @@ def _forget_words() -> None:
         ("เราไปเที่ยวทะเล", "เรา|ไป|เที่|ย|ว|ทะ|เล"),
         ("ສະບາຍດີ", "ສະ|ບາ|ຍ|ດີ"),
         ("ខ្ញុំចង់ទៅផ្សារ", "ខ្ញុំ|ច|ង់|ទៅ|ផ្សា|រ"),
+        ("မြန်မာနိုင်ငံသည်", "မြန်|မာ|နိုင်|ငံ|သည်"),
+        ("ကျွန်တော်တို့၏အင်္ဂလိပ်စာ၊ တက္ကသိုလ်။", "ကျွန်|တော်|တို့၏|အင်္ဂ|လိပ်|စာ၊| တက္က|သိုလ်။"),
+        ("ခွင့်ပြုချက်ကို ၁,၅၀၀ (ကျပ်)ပေးပါ", "ခွင့်|ပြု|ချက်|ကို| ၁,၅၀၀| (ကျပ်)|ပေး|ပါ"),
+        ("မိူင်းတႆး", "မိူင်း|တႆး"),  # Shan
+        ("བོད་སྐད་ཡིན། ང་", "བོད་|སྐད་|ཡིན།| ང་"),
         ("“Quote” (yes) #tag", "“Quote”| (yes)| #tag"),
         ("葛\U000e0100城あ\u20ddか", "葛\U000e0100|城|あ\u20dd|か"),
         ("ｶﾞｯｷﾞｰ､ｱ", "ｶﾞｯ|ｷﾞｰ､|ｱ"),
@@ -55,7 +60,16 @@ def test_lines_break_where_a_script_allows_it(text: str, parts: str) -> None:
     assert words_to_break(text) == parts.split("|")
 
 
-@pytest.mark.parametrize("sentence", ["เราไปเที่ยวทะเลกันเถอะ", "ເຮົາໄປຕະຫຼາດ", "ខ្ញុំចង់ទៅផ្សារនៅថ្ងៃនេះ"])
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "เราไปเที่ยวทะเลกันเถอะ",
+        "ເຮົາໄປຕະຫຼາດ",
+        "ខ្ញុំចង់ទៅផ្សារនៅថ្ងៃនេះ",
+        "ကျွန်တော်တို့ဈေးသို့သွားချင်ပါတယ်",
+        "ང་ཚོ་ཁྲོམ་ལ་འགྲོ་འདོད་ཡོད",
+    ],
+)
 def test_lines_of_scripts_without_spaces_are_no_longer_than_others(sentence: str) -> None:
     laid_out = lay_out(words_to_break(sentence * 4), 42, 2)
     assert laid_out.replace("\n", "") == sentence * 4
@@ -64,14 +78,16 @@ def test_lines_of_scripts_without_spaces_are_no_longer_than_others(sentence: str
 
 @given(
     st.text(
-        alphabet="a e\u0301日本「」。กำเ\u0e34ខ្\u17d2ញ\U0001f469\u200d\U0001f467\ufe0f", max_size=40
+        alphabet="a e\u0301日本「」。กำเ\u0e34ខ្\u17d2ညကမ\u1039\u103a\u1031"
+        "\U0001f469\u200d\U0001f467\ufe0f",
+        max_size=40,
     )
 )
 def test_no_character_is_lost_and_no_cluster_is_cut(text: str) -> None:
     parts = words_to_break(text)
     assert "".join(parts) == text.rstrip()
     for part in parts[1:]:
-        assert part[0] not in "\u0301\u0e34\u17d2\u200d\ufe0f。」", parts
+        assert part[0] not in "\u0301\u0e34\u17d2\u1039\u103a\u1031\u200d\ufe0f。」", parts
 
 
 @pytest.mark.parametrize(
