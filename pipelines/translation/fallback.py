@@ -215,7 +215,8 @@ def _lost_numbers(result: SentenceTranslation) -> tuple[str, ...]:
     """A warning for numbers that the translation lacks: years, amounts, times, telephone numbers.
 
     A single number of up to three digits may become a word. What stands between the parts of a
-    range or a date may differ: 1914-1918 and 1914–1918, 10-12 and "10 bis 12".
+    range or a date may differ: 1914-1918 and 1914–1918, 10-12 and "10 bis 12". The parts of an
+    amount (30.48) stay together.
     """
     lost = Counter(_parts(result.source))
     lost.subtract(_parts(result.text))
@@ -223,7 +224,7 @@ def _lost_numbers(result: SentenceTranslation) -> tuple[str, ...]:
         match[0]
         for match in _NUMBER.finditer(result.source)
         if len(match[0]) > 3 or not match[0].isdigit()
-        if any(lost[part] > 0 for part in _value(match[0]))
+        if any(lost[part] > 0 for part in _value(match[0])) or _is_torn(match[0], result.text)
     ]
     return (f"the translation lacks {', '.join(dict.fromkeys(names))}",) if names else ()
 
@@ -235,9 +236,22 @@ def _parts(text: str) -> list[str]:
 def _value(number: str) -> list[str]:
     """Return the groups of digits of a number, without separators of thousands, which differ by
     language."""
-    digits = "".join(str(unicodedata.digit(c)) if c.isdecimal() else c for c in number)
-    merged = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), digits)
-    return re.findall(r"\d+", merged)
+    return re.findall(r"\d+", _merged(number))
+
+
+def _is_torn(amount: str, text: str) -> bool:
+    """Return whether a text lacks an amount whose groups of digits it may have apart."""
+    parts = _value(amount)
+    if len(parts) < 2 or re.search(r"[^\d.,'’٫٬]", amount):
+        return False
+    together = r"\W{1,2}".join(parts)
+    return not re.search(rf"(?<!\d){together}(?!\d)", _merged(text))
+
+
+def _merged(text: str) -> str:
+    """Return a text with digits from 0 to 9 and without separators of thousands."""
+    digits = "".join(str(unicodedata.digit(c)) if c.isdecimal() else c for c in text)
+    return _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), digits)
 
 
 def _copied_source(request: SentenceRequest, warnings: tuple[str, ...]) -> SentenceTranslation:
