@@ -11,10 +11,12 @@ being in another language than its own; of five sentences together in the wrong 
 from __future__ import annotations
 
 import threading
+import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.languages import two_letter
+from pipelines.languages import NLLB, two_letter
 
 __all__ = [
     "TextLanguage",
@@ -27,7 +29,40 @@ __all__ = [
 _SURE, _AHEAD = 0.15, 3.0
 _MISFIT = 0.01  # a text is not in a language of lower probability, if another one is likely
 _LIKELY = 0.9
+_NOT_IN = 1e-4  # a text in another script is not in a language of lower probability
+_FOREIGN = 0.75  # of the letters of such a text are in other scripts
 _MAX_CHARACTERS = 4000  # more text does not change the answer
+
+# ISO 15924 code → how Unicode's names of characters call the script.
+_SCRIPTS = {
+    "Arab": "ARABIC",
+    "Armn": "ARMENIAN",
+    "Beng": "BENGALI",
+    "Cyrl": "CYRILLIC",
+    "Deva": "DEVANAGARI",
+    "Ethi": "ETHIOPIC",
+    "Geor": "GEORGIAN",
+    "Grek": "GREEK",
+    "Gujr": "GUJARATI",
+    "Guru": "GURMUKHI",
+    "Hang": "HANGUL",
+    "Hans": "CJK",
+    "Hant": "CJK",
+    "Hebr": "HEBREW",
+    "Jpan": "CJK HIRAGANA KATAKANA KATAKANA-HIRAGANA",
+    "Khmr": "KHMER",
+    "Knda": "KANNADA",
+    "Laoo": "LAO",
+    "Latn": "LATIN",
+    "Mlym": "MALAYALAM",
+    "Mymr": "MYANMAR",
+    "Orya": "ORIYA",
+    "Sinh": "SINHALA",
+    "Taml": "TAMIL",
+    "Telu": "TELUGU",
+    "Thai": "THAI",
+    "Tibt": "TIBETAN",
+}
 
 _lock = threading.Lock()
 _identifier: Any = None
@@ -83,16 +118,35 @@ def text_language_other_than(text: str, expected: str) -> TextLanguage | None:
         expected: A language code.
 
     Returns:
-        The other language that the text is in, without doubt. None if the text is, or may be, in
+        The other language that the text is in, without doubt; of several that share a script in
+        which `expected` is not written, the most likely. None if the text is, or may be, in
         `expected`, and for languages that cannot be detected.
     """
     wanted = two_letter(expected)
     ranked = _rank(text)
     best = ranked[0]
     own = next((each.probability for each in ranked if each.code == wanted), None)
-    if own is None or best.code == wanted or best.probability < _LIKELY or own > _MISFIT:
+    if own is None or best.code == wanted or own > _MISFIT:
         return None
-    return best
+    # "Привет" may be in five languages, but it is not in English.
+    sure = best.probability >= _LIKELY or (own < _NOT_IN and _in_another_script(text, wanted))
+    return best if sure else None
+
+
+def _in_another_script(text: str, language: str) -> bool:
+    """Return whether nearly all letters of a text are in scripts that a language is not written in.
+
+    False if the scripts of the language are not known.
+    """
+    codes = {code.rpartition("_")[2] for code in NLLB if two_letter(code) == language}
+    own = {name for code in codes for name in _SCRIPTS.get(code, "").split()}
+    scripts = Counter(
+        unicodedata.name(char, "").split(" ")[0]
+        for char in text[:_MAX_CHARACTERS]
+        if char.isalpha()
+    )
+    foreign = sum(count for script, count in scripts.items() if script not in own)
+    return bool(own) and foreign > _FOREIGN * scripts.total()
 
 
 def _rank(text: str) -> list[TextLanguage]:

@@ -40,6 +40,27 @@ def test_a_text_in_another_language_is_noticed() -> None:
     assert text_language_other_than(TEXTS["de"], "haw") is None, "it does not know this language"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "found"),
+    [
+        ("Привет, как дела?", "en", "ru"),  # or Bulgarian, or Macedonian
+        ("Добрий день", "en", "uk"),
+        ("नमस्ते", "de", "sa"),
+        ("Привет, как дела?", "bg", None),
+        ("OK ♪ 5 №", "ru", None),
+        ("Hello ♪ Привет", "en", None),
+        ('He said "Привет, как дела?" to me.', "en", None),
+        ("π ≈ 3.14, µ = 2", "en", None),
+        ("NASA", "ja", None),
+    ],
+)
+def test_a_short_text_in_another_script_is_in_another_language(
+    text: str, expected: str, found: str | None
+) -> None:
+    other = text_language_other_than(text, expected)
+    assert (None if other is None else other.code) == found
+
+
 def test_near_languages_are_not_confused_with_a_mistake() -> None:
     croatian = "Dobar dan, kako ste? Gdje je kolodvor?"
     for code in ("hr", "bs"):

@@ -317,6 +317,17 @@ def test_a_text_that_no_installed_model_translates_is_refused(
         assert (code, out) == (3, "")
         assert "detected language: French" in err
         assert "`edgeapp models pull opus-mt-fr-de`" in err
+    # In which language of a script a short text is may be open; English it is not.
+    (tmp_path / "short.txt").write_text("Привет, как дела?\n", encoding="utf-8")
+    for text in ("Привет, как дела?", "short.txt"):
+        code, out, err = run(text, "-t", "de", capfd=capfd)
+        assert (code, out) == (3, "")
+        assert "detected language: Russian (perhaps; --from names another one)" in err
+        assert "`edgeapp models pull opus-mt-ru-de`" in err
+    (tmp_path / "two.txt").write_text("Where is it now?\nПривет!\n", encoding="utf-8")
+    code, out, err = run("two.txt", "-t", "de", "-o", "-", capfd=capfd)
+    assert (code, out.splitlines()[1]) == (0, "Привет!")
+    assert 'line 2: "Привет!": not in the model\'s vocabulary' in err
     # What is not sure, is in English, or in the language of the translation, is taken as before.
     for text, expected in (("Where is it?", "Wo ist es?"), ("I am here.", "Ich bin hier.")):
         code, out, err = run(text, "-t", "de", capfd=capfd)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
@@ -30,6 +31,9 @@ from edgeapp.documents.text_encoding import EncodingHint, TextEncoding, text_of_
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import InputError
+
+if TYPE_CHECKING:
+    from pipelines import TextLanguage
 
 __all__ = ["TEXT_SUFFIXES", "OutputName", "TextInput", "TranslationRunner"]
 
@@ -327,7 +331,7 @@ class TranslationRunner:
         other = text_language_other_than(head, self.assumed) if head else None
         if other is None or other.code == self.models.target_code:
             return self.assumed
-        _note_detected(source, other.code)
+        _note_detected(source, other)
         return other.code
 
     def _decision(
@@ -380,9 +384,11 @@ def _detected(source: TextSource, head: str) -> str:
             f"{source.shown}: the language cannot be told from its first {len(head)} characters; "
             "name it with --from, such as --from en"
         )
-    _note_detected(source, found.code)
+    _note_detected(source, found)
     return found.code
 
 
-def _note_detected(source: TextSource, code: str) -> None:
-    print_note(f"{source.shown}: detected language: {language_name(code)}")
+def _note_detected(source: TextSource, language: TextLanguage) -> None:
+    """Say in which language a text is, and if it may as well be in one with the same script."""
+    hint = "" if language.probability > 0.5 else " (perhaps; --from names another one)"
+    print_note(f"{source.shown}: detected language: {language_name(language.code)}{hint}")

@@ -193,9 +193,14 @@ def test_a_text(pool: ModelPool, hub_cache: Path) -> None:
 def test_a_text_in_a_language_that_is_not_installed_is_refused(
     pool: ModelPool, hub_cache: Path
 ) -> None:
-    task = TextTask(pool, ModelChoice(language="en", target="de"), "Bonjour tout le monde")
-    with pytest.raises(InputError, match=r"is French.*`edgeapp models pull opus-mt-fr-de`"):
-        task.run(lambda _: None)
+    choice = ModelChoice(language="en", target="de")
+    for text, name, code in (
+        ("Bonjour tout le monde", "French", "fr"),
+        ("Привет, как дела?", "Russian", "ru"),
+    ):
+        command = rf"is {name}.*`edgeapp models pull opus-mt-{code}-de`"
+        with pytest.raises(InputError, match=command):
+            TextTask(pool, choice, text).run(lambda _: None)
 
 
 @pytest.mark.parametrize(
