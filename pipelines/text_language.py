@@ -126,7 +126,7 @@ def text_language_other_than(text: str, expected: str) -> TextLanguage | None:
     ranked = _rank(text)
     best = ranked[0]
     own = next((each.probability for each in ranked if each.code == wanted), None)
-    if own is None or best.code == wanted or own > _MISFIT:
+    if wanted is None or own is None or best.code == wanted or own > _MISFIT:
         return None
     # "Привет" may be in five languages, but it is not in English.
     sure = best.probability >= _LIKELY or (own < _NOT_IN and _in_another_script(text, wanted))
