@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,8 +14,9 @@ from pipelines.asr.timestamps import TIME_PRECISION
 
 __all__ = ["LiveBuffer"]
 
-# A timestamp may lie so much before the aligned time of the same word (s).
-_TIME_TOLERANCE_S = 0.5
+# A timestamp may lie so much before the aligned time of the same word (s). One that lies further
+# before it is wrong: the word is taken to end so much after its aligned time.
+_TIME_TOLERANCE_S, _WORD_TRAIL_S = 0.5, 0.1
 _TIMESTAMP_STEP = TIME_PRECISION * SAMPLE_RATE  # samples from one timestamp to the next
 
 
@@ -57,14 +59,26 @@ class LiveBuffer:
     def last_segment_end_s(self, timestamp_begin: int) -> float | None:
         """Where the last segment ends (s), if the hypothesis ends with a complete one, else None.
 
-        Two timestamps at the end of a hypothesis mean that the next window begins there. None also
-        if they lie before the committed text: the words between would be recognized again.
+        Two timestamps at the end of a hypothesis mean that the next window begins there.
         """
         last = self.hypothesis[-2:]
         if self.rejected or len(last) < 2 or min(last) < timestamp_begin:
             return None
-        end_s = (last[0] - timestamp_begin) * TIME_PRECISION
-        return None if end_s < self.committed_s - _TIME_TOLERANCE_S else end_s
+        steps = self._end_steps(len(self.hypothesis), timestamp_begin)
+        return min(steps * TIME_PRECISION, self.decoded_s)
+
+    def _end_steps(self, count: int, timestamp_begin: int) -> int:
+        """Where the first `count` tokens of the hypothesis end, in steps of timestamps.
+
+        At their last token, a timestamp; behind their last word if that lies after it: it would
+        be recognized again.
+        """
+        steps = self.hypothesis[count - 1] - timestamp_begin
+        tokens = zip(self.hypothesis[:count], self.token_times, strict=False)
+        word_s = max((time for token, time in tokens if token < timestamp_begin), default=0.0)
+        if word_s - steps * TIME_PRECISION <= _TIME_TOLERANCE_S:
+            return steps
+        return math.ceil((word_s + _WORD_TRAIL_S) / TIME_PRECISION)
 
     def append(self, samples: Samples, min_chunk: int) -> None:
         """Add audio; an update becomes due once `min_chunk` samples are new."""
@@ -101,7 +115,7 @@ class LiveBuffer:
         # The timestamp that follows committed text may be included: it is not text.
         limit = len(self.committed) + 1
         cuts = [i for i in segment_starts(self.hypothesis, timestamp_begin) if i <= limit]
-        steps = self.hypothesis[cuts[-1] - 1] - timestamp_begin if cuts else 0
+        steps = self._end_steps(cuts[-1], timestamp_begin) if cuts else 0
         samples = int(steps * _TIMESTAMP_STEP)
         if not 0 < samples <= self.decoded_samples:
             return []

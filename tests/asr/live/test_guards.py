@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from pipelines.asr.audio.arrays import SAMPLE_RATE
+from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.fallback import WindowResult
-from pipelines.asr.live.events import PartialText, SpeechEnded, SpeechStarted, UpdateDecoded
+from pipelines.asr.live.events import (
+    CommittedText,
+    PartialText,
+    SpeechEnded,
+    SpeechStarted,
+    UpdateDecoded,
+)
+from pipelines.asr.live.transcriber import LiveTranscriber
+from pipelines.asr.transcriber import Transcriber
 from tests.asr.live.listening import OPTIONS, every, listen, sentence, text_of
-from tests.asr.tones import BEGIN, WINDOW_S, WORDS, ToneTranscriber, speak
+from tests.asr.tones import BEGIN, WINDOW_S, WORDS, ToneTranscriber, loudness, speak
 
 
 @pytest.mark.parametrize("kind", ["silence", "clicks"])
@@ -157,6 +167,37 @@ def test_an_end_before_committed_words_does_not_repeat_them(policy: Any) -> None
     options = replace(OPTIONS, policy=policy)
     said = text_of(listen(samples, every(1600), options, Doubting())).split()
     assert said == [word.word.strip() for word in spoken]
+
+
+class Stumbling(ToneTranscriber):
+    """Once it has heard six words it ends its text with them, and puts the end 0.7 s too early:
+    Whisper at small holes in the sound."""
+
+    def _recognize(self, mel: Any) -> tuple[list[int], list[float]]:
+        tokens, times = super()._recognize(mel)
+        if len(tokens) <= 8:
+            return tokens, times
+        end = round((times[6] - 0.7) / 0.02)
+        return [*tokens[:7], BEGIN + end, BEGIN + end], [*times[:7], times[6], times[6]]
+
+
+@pytest.mark.parametrize("policy", ["agreement", "attention"])
+def test_an_end_before_committed_words_does_not_stop_the_captions(policy: Any) -> None:
+    """What follows is shown while it is spoken, not once half the window is full."""
+    samples, spoken = speak(sentence(14), pause_every=1000)
+    options = replace(OPTIONS, policy=policy)
+    live = LiveTranscriber(
+        cast(Transcriber, Stumbling()), options, VoiceActivity(options.vad, loudness)
+    )
+    said, waits = list[str](), list[float]()
+    for at in range(0, len(samples), 1600):
+        for event in live.feed(samples[at : at + 1600]):
+            if isinstance(event, CommittedText):
+                said += event.text.split()
+                waits.append((at + 1600) / SAMPLE_RATE - event.end)
+    said += text_of(live.finish()).split()
+    assert said == [word.word.strip() for word in spoken]
+    assert max(waits) < 1.2
 
 
 class Guessing(ToneTranscriber):
