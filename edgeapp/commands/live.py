@@ -181,6 +181,7 @@ def live(
         translate_to = known_language(translate_to, "--translate-to")
         from edgeapp.live.capture import LiveCapture
         from edgeapp.live.files import LiveOutputFile, plan_outputs
+        from edgeapp.live.recorder import check_recording
         from edgeapp.live.speakers import checked_speakers
         from edgeapp.model_pool import ModelPool
         from pipelines import LiveOptions, TranscribeOptions
@@ -192,6 +193,8 @@ def live(
             speakers = speakers or _SPEAKERS
         names = checked_speakers(speakers.split(",") if speakers else ())
         files = plan_outputs(output or (), translate_to)
+        if save_audio is not None:
+            check_recording(save_audio)
         options = LiveOptions(
             transcribe=TranscribeOptions(
                 language=language,
@@ -282,28 +285,46 @@ def _run(
 ) -> None:
     """Run a session to its end and write its events to the files and to stdout.
 
+    A file that cannot be written is said; the captions go on without it.
+
     Raises:
         BrokenPipeError: The reader of stdout is gone, and no file is written.
+        OutputError: A file could not be written, after the end.
     """
-    from pipelines import UpdateDecoded
+    from edgeapp.live.events import WarningRaised
+    from pipelines import OutputError, UpdateDecoded
 
-    shown = True
+    shown, writing, failures = True, list(outputs), list[OutputError]()
     with view:
         for event in session.run(capture.source, capture.reopen_microphone):
             if isinstance(event, UpdateDecoded):
                 continue
+            lost = [failure] if (failure := capture.take_failure()) else []
             for output in outputs:
-                output.write(event)
+                if output not in writing:
+                    continue
+                try:
+                    output.write(event)
+                except OutputError as error:
+                    writing.remove(output)
+                    lost.append(error)
+            failures += lost
             if not shown:
+                if not writing and not capture.is_recording:
+                    break
                 continue
             try:
+                for failure in lost:
+                    view.show(WarningRaised(f"{failure}; captions go on without it"))
                 view.show(event)
             except BrokenPipeError as error:
-                if not outputs and not capture.is_recording:
+                if not writing and not capture.is_recording:
                     raise
                 # Ctrl-C ends the reader of the pipe too; the last words still go to the files.
                 end_of_output(error)
                 shown = False
+    if failures:
+        raise failures[0]
 
 
 class _Stop:

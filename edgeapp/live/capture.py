@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgeapp.console import print_note
-from pipelines import DeviceError
+from pipelines import DeviceError, OutputError
 
 if TYPE_CHECKING:
     from edgeapp.live.recorder import Recorder
@@ -54,6 +54,7 @@ class LiveCapture:
         self._device_names, self._channels = device_names, channels
         self._microphone_stack = stack.enter_context(ExitStack())
         self._recorder: Recorder | None = None
+        self._recorder_error: OutputError | None = None
         self._stopped = False
         # Opened before a model is loaded, so that errors are reported early.
         if recording is None:
@@ -84,6 +85,14 @@ class LiveCapture:
     def is_recording(self) -> bool:
         """Whether the audio is also written to a file."""
         return self._recorder is not None
+
+    def take_failure(self) -> OutputError | None:
+        """Return why the audio is no longer written to the file, once."""
+        error, self._recorder_error = self._recorder_error, None
+        return error
+
+    def _end_recording(self, error: OutputError) -> None:
+        self._recorder, self._recorder_error = None, error
 
     def stop(self) -> None:
         """End the audio. It may be called from a signal handler."""
@@ -125,4 +134,6 @@ class LiveCapture:
     def _with_recorder(self, source: LiveSource) -> LiveSource:
         from edgeapp.live.sources import TeeSource
 
-        return source if self._recorder is None else TeeSource(source, self._recorder)
+        if self._recorder is None:
+            return source
+        return TeeSource(source, self._recorder, self._end_recording)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -107,6 +108,7 @@ class LiveOutputFile:
         self.path, self._format, self._translated = path, _format_of(path), translated
         self._segmenters: defaultdict[str, SubtitleSegmenter] = defaultdict(SubtitleSegmenter)
         self._count = 0
+        self._failed = False
         with output_errors(path):
             self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
         if self._format == ".vtt":
@@ -138,12 +140,15 @@ class LiveOutputFile:
         """Write the open cue, if the session was interrupted, and close the file.
 
         Raises:
-            OutputError: the file cannot be written.
+            OutputError: the file cannot be written, and no write failed before.
         """
         try:
-            self._flush()
+            if not self._failed:
+                self._flush()
         finally:
-            self._file.close()
+            # Closing writes what a failed write has left.
+            with suppress(OSError) if self._failed else output_errors(self.path):
+                self._file.close()
 
     def _flush(self) -> None:
         for speaker, segmenter in self._segmenters.items():
@@ -166,9 +171,13 @@ class LiveOutputFile:
         self._write(f"{number}{start} --> {end}\n{text}\n\n")
 
     def _write(self, text: str) -> None:
-        with output_errors(self.path):
-            self._file.write(text)
-            self._file.flush()
+        try:
+            with output_errors(self.path):
+                self._file.write(text)
+                self._file.flush()
+        except OutputError:
+            self._failed = True
+            raise
 
 
 def _named(cue: Cue, *, voice_tags: bool = False) -> Cue:

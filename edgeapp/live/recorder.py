@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pipelines import Samples
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "check_recording"]
 
 _SAMPLE_RATE = 16_000  # Hz
 _WRITE_SAMPLES = 8_000  # written at once: half a second
@@ -28,6 +28,22 @@ _MAX_WAV_HOURS = 37  # of mono
 # RFC 9639, section 8.2: at byte 18 of a FLAC file are 20 bits of sample rate, 3 of channels - 1, 5
 # of bits per sample - 1, and 36 of the number of samples.
 _FLAC_COUNT_OFFSET, _FLAC_COUNT_BITS = 18, 36
+
+
+def check_recording(path: Path) -> None:
+    """Check the name of a recording before anything is opened.
+
+    Raises:
+        OptionError: It has another extension than .wav or .flac.
+        OutputError: The file exists already (it may be an interrupted recording), or its folder
+            does not.
+    """
+    if path.suffix.lower() not in _WRITERS:
+        raise OptionError(f"{path}: audio is kept as .wav or .flac, choose such a name")
+    if path.exists():
+        raise OutputError(f"{path} exists already: choose another name")
+    if not path.parent.is_dir():
+        raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")
 
 
 class Recorder:
@@ -45,21 +61,16 @@ class Recorder:
             channels: 1 or 2.
 
         Raises:
-            OptionError: another extension than .wav or .flac.
-            OutputError: the file exists already (it may be an interrupted recording) or cannot
-                be written.
+            OptionError, OutputError: as check_recording, or it cannot be written.
         """
         self.path = Path(path)
-        writers: dict[str, type[_Writer]] = {".wav": _Wav, ".flac": _Flac}
-        writer = writers.get(self.path.suffix.lower())
-        if writer is None:
-            raise OptionError(f"{self.path}: audio is kept as .wav or .flac, choose such a name")
+        check_recording(self.path)
         self._pending: list[Samples] = []
         self._pending_samples = 0
         self._failed = False  # a write failed
         with self._errors():
             self._file: IO[bytes] = self.path.open("xb")
-            self._writer = writer(self._file, channels)
+            self._writer = _WRITERS[self.path.suffix.lower()](self._file, channels)
 
     def write(self, block: Samples) -> None:
         """Add float32 samples [n], or [n, channels], in -1…1; larger ones are clipped.
@@ -186,3 +197,6 @@ class _Flac:
         self._file.write((self._format << _FLAC_COUNT_BITS | self._samples).to_bytes(8))
         self._file.seek(end)
         self._file.flush()
+
+
+_WRITERS: dict[str, type[_Writer]] = {".wav": _Wav, ".flac": _Flac}

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from edgeapp.live.microphone import Microphone
-from pipelines import SAMPLE_RATE, DeviceLost, Samples
+from pipelines import SAMPLE_RATE, DeviceLost, OutputError, Samples
 
 __all__ = ["FileSource", "JoinedSource", "LiveSource", "MicrophoneSource", "TeeSource"]
 
@@ -148,15 +148,28 @@ class AudioSink(Protocol):
 
 
 class TeeSource:
-    """Wraps a source and writes its audio to a sink as it is read."""
+    """Wraps a source and writes its audio to a sink as it is read.
 
-    def __init__(self, source: LiveSource, sink: AudioSink) -> None:
-        self._source, self._sink = source, sink
+    Args:
+        source: Is read.
+        sink: Is written to, until it fails: the audio goes on.
+        on_failure: Called with the error of the sink.
+    """
+
+    def __init__(
+        self, source: LiveSource, sink: AudioSink, on_failure: Callable[[OutputError], None]
+    ) -> None:
+        self._source, self._on_failure = source, on_failure
+        self._sink: AudioSink | None = sink
 
     def read(self, wait_s: float) -> Samples | None:
         samples = self._source.read(wait_s)
-        if samples is not None:
-            self._sink.write(samples)
+        if samples is not None and self._sink is not None:
+            try:
+                self._sink.write(samples)
+            except OutputError as error:
+                self._sink = None
+                self._on_failure(error)
         return samples
 
     def stop(self) -> None:

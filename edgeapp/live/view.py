@@ -152,7 +152,7 @@ class CaptionView:
             time = format_clock(cue.start).partition(".")[0]
             line = Text(f"{time}  ", style="dim")
             line.append(printable(cue.text), style=style or "default")
-            self._live.console.print(line, soft_wrap=True)
+            self._live.console.print(line, soft_wrap=False)  # breaks lines between words
 
     def _refresh(self) -> None:
         from rich.console import Group

@@ -152,6 +152,23 @@ def test_what_was_said_last_time_is_not_written_over(
     assert not (tmp_path / "a.wav").exists()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_captions_go_on_where_a_file_cannot_be_written(
+    edgeapp_here: Edgeapp, talk: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "full.txt").symlink_to("/dev/full")
+    done = edgeapp_here(*LIVE, "--from-file", talk, "--speed", "0", "-o", "full.txt", "-o", "a.txt")
+    assert done.returncode == 1
+    events = events_of(done.stdout)
+    (warning,) = (e["message"] for e in events if e["type"] == "warning")
+    assert warning == (
+        "full.txt cannot be written: No space left on device; captions go on without it"
+    )
+    assert events[-1]["type"] == "end"
+    assert (tmp_path / "a.txt").read_text().split() == text_of(events).split()
+    assert done.stderr.count("full.txt cannot be written") == 1
+
+
 def test_kill_9_leaves_readable_files(
     talk: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -193,6 +210,7 @@ def test_what_cannot_be_is_said_before_anything_is_loaded(
         (["--policy", "hope"], "--policy"),
         (["--speed", "-1"], "--speed"),
         (["-o", "a.docx"], "docx"),
+        (["--save-audio", "a.mp3"], ".wav or .flac"),
         (["-o", "m.srt", "-o", "m.de.srt", "--translate-to", "de"], "m.de.srt is where"),
         (["--device", "USB Mic"], "--input-device names the microphone"),
         (["--translate-to", "xx"], "unknown language"),

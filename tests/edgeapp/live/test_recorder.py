@@ -104,7 +104,7 @@ def test_other_endings_are_refused_before_anything_is_made(tmp_path: Path) -> No
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="No such file or directory"):
+    with pytest.raises(OutputError, match="is not a folder"):
         Recorder(tmp_path / "nowhere" / "kept.wav")
 
 

@@ -22,6 +22,7 @@ from edgeapp.live.events import (
 from edgeapp.live.session import LiveSession
 from edgeapp.live.sources import FileSource, LiveSource, TeeSource
 from edgeapp.live.speech_channel import SpeechChannel
+from pipelines import OutputError
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import CommittedText, PartialText, UpdateDecoded
@@ -227,15 +228,30 @@ def test_dropped_audio_is_reported_once() -> None:
 
 def test_audio_can_be_recorded() -> None:
     samples, _ = speak(WORDS)
-    kept: list[Samples] = []
+    kept, failures = list[Samples](), list[OutputError]()
 
     class Sink:
         def write(self, samples: Samples) -> None:
             kept.append(samples)
 
-    feed: LiveSource = TeeSource(FileSource(samples, 0), Sink())
+    feed: LiveSource = TeeSource(FileSource(samples, 0), Sink(), failures.append)
     list(session().run(feed))
     assert np.array_equal(np.concatenate(kept), samples)
+    assert not failures
+
+
+def test_captions_go_on_where_the_audio_cannot_be_written() -> None:
+    samples, _ = speak(WORDS)
+    failures: list[OutputError] = []
+
+    class FullDisk:
+        def write(self, samples: Samples) -> None:
+            raise OutputError("talk.wav cannot be written: No space left on device")
+
+    feed: LiveSource = TeeSource(FileSource(samples, 0), FullDisk(), failures.append)
+    heard = list(session().run(feed))
+    assert heard == list(session().run(FileSource(samples, 0)))
+    assert len(failures) == 1, "it is written to no more"
 
 
 def test_events_as_json() -> None:

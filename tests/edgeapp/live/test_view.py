@@ -81,6 +81,15 @@ def test_complete_cues_are_printed_above(screen: Screen) -> None:
     ]
 
 
+def test_final_lines_break_between_words(screen: Screen) -> None:
+    said = "A small dog was sitting under a tree when its owner came home from work at noon."
+    with CaptionView(translated=False) as view:
+        view.show(CommittedText(f" {said}", 0.0, 5.0))
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", screen.everything)]
+    assert "00:00  A small dog was sitting under a tree when its owner" in lines
+    assert "came home from work at noon." in lines
+
+
 def test_the_translation_is_shown_below_and_printed_above(screen: Screen) -> None:
     with CaptionView(translated=True) as view:
         view.show(PartialText(" I am"))
