@@ -214,8 +214,11 @@ def live(
             stop = stack.enter_context(_signals_stop())
             capture = LiveCapture(stack, from_file, speed, devices, max(1, len(names)))
             stop.use(capture.stop)
-            transcriber = pool.transcriber(model, language, task, drafts)
-            session = _session(pool, options, transcriber, translate_to, translation_model, names)
+            with capture.loading():
+                transcriber = pool.transcriber(model, language, task, drafts)
+                session = _session(
+                    pool, options, transcriber, translate_to, translation_model, names
+                )
             outputs = []
             for path, translated in files:
                 outputs.append(LiveOutputFile(path, translated=translated))

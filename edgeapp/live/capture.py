@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LiveCapture"]
 
 _RETRY_S = 1.0  # between two attempts to open a microphone
+_NOTE_S = 5.0  # between two notes while the models load
 
 
 class LiveCapture:
@@ -56,9 +58,11 @@ class LiveCapture:
         self._recorder: Recorder | None = None
         self._recorder_error: OutputError | None = None
         self._stopped = False
+        self._heard = ""  # names of the microphones
         # Opened before a model is loaded, so that errors are reported early.
         if recording is None:
             self.source = self._open_microphone()
+            print_note(f"recording {self._heard} while the models load; Ctrl-C ends")
         else:
             from edgeapp.live.sources import FileSource
             from pipelines import load_audio
@@ -94,6 +98,30 @@ class LiveCapture:
     def _end_recording(self, error: OutputError) -> None:
         self._recorder, self._recorder_error = None, error
 
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Say while the models load how much of the microphone is kept, then that it is heard."""
+        if self._recording is not None:
+            yield
+            return
+        loaded = threading.Event()
+
+        def note() -> None:
+            while not loaded.wait(_NOTE_S):
+                print_note(f"loading; {self.source.waiting_s:.0f} s kept")
+
+        notes = threading.Thread(target=note, name="notes of loading", daemon=True)
+        notes.start()
+        try:
+            yield
+        finally:
+            loaded.set()
+            notes.join()
+        self._announce()
+
+    def _announce(self) -> None:
+        print_note(f"listening to {self._heard}; Ctrl-C ends")
+
     def stop(self) -> None:
         """End the audio. It may be called from a signal handler."""
         self._stopped = True
@@ -110,6 +138,7 @@ class LiveCapture:
             except DeviceError:
                 time.sleep(_RETRY_S)
             else:
+                self._announce()
                 return self.source
         return None
 
@@ -127,8 +156,7 @@ class LiveCapture:
             )
             for device in devices
         ]
-        heard = " and ".join(device.name for device in devices)
-        print_note(f"listening to {heard}; Ctrl-C ends")
+        self._heard = " and ".join(device.name for device in devices)
         return sources[0] if len(sources) == 1 else JoinedSource(*sources)
 
     def _with_recorder(self, source: LiveSource) -> LiveSource:

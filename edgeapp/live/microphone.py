@@ -42,7 +42,7 @@ class Microphone:
         device: InputDevice | None = None,
         *,
         block_s: float = 0.05,
-        queue_s: float = 10.0,
+        queue_s: float = 120.0,
         stall_s: float = 2.0,
         channels: int = 1,
     ) -> None:
@@ -50,7 +50,8 @@ class Microphone:
         Args:
             device: None: the system's default when recording starts.
             block_s: duration of a block (s).
-            queue_s: audio that may wait for the reader before new audio is dropped (s).
+            queue_s: audio that may wait for the reader before new audio is dropped (s); the first
+                start compiles kernels for a minute and more on a busy machine.
             stall_s: a device that sends no audio, not even silence, for so long is lost (s).
             channels: 1: all are mixed; more: the first ones, which the device must have.
         """

@@ -61,8 +61,7 @@ def test_a_microphone(
         stderr=subprocess.PIPE,
     )
     assert process.stderr is not None
-    wait_for(process.stderr, b"listening to")
-    # The models load meanwhile; the microphone is heard from the start.
+    wait_for(process.stderr, b"while the models load")
     pulse_microphone.play(talk)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
@@ -121,7 +120,7 @@ def test_ctrl_c_while_the_models_load_keeps_what_was_said(
         stderr=subprocess.PIPE,
     )
     assert process.stderr is not None
-    wait_for(process.stderr, b"listening to")
+    wait_for(process.stderr, b"while the models load")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 
 from edgeapp.live import capture
@@ -31,3 +33,30 @@ def test_a_lost_microphone_is_closed_and_devices_are_listed_again(
         assert len(sound.streams) == 2
         assert not sound.streams[1].closed
     assert sound.streams[1].closed
+
+
+def test_what_is_said_while_models_load_is_kept_and_said(
+    sound: FakeSoundDevice, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(capture, "_NOTE_S", 0.01)
+    said = np.random.default_rng(0).uniform(-0.5, 0.5, 100 * 48_000).astype(np.float32)
+    with ExitStack() as stack:
+        capturing = LiveCapture(stack, None, 1.0)
+        notes = capsys.readouterr().err
+        assert notes.startswith("edgeapp: recording Built-in Microphone while the models load")
+        with capturing.loading():
+            for block in np.split(said, 2000):
+                sound.streams[0].hear(block)
+            deadline = time.monotonic() + 60
+            while "loading; 100 s kept\n" not in notes:
+                assert time.monotonic() < deadline, notes
+                time.sleep(0.01)
+                notes += capsys.readouterr().err
+        assert "listening" not in notes
+        assert capsys.readouterr().err.endswith("listening to Built-in Microphone; Ctrl-C ends\n")
+        capturing.stop()
+        heard = 0
+        while (block := capturing.source.read(0.1)) is not None:
+            heard += len(block)
+        assert heard == pytest.approx(100 * 16_000, abs=100)
+        assert capturing.source.dropped_s == 0
