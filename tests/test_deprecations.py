@@ -20,6 +20,6 @@ exec("warnings.warn('soon gone', {kind})", {{"warnings": warnings, "__name__": "
 )
 def test_programs_fail_at_deprecations_of_our_own(module: str, fails: bool, kind: str) -> None:
     code = CODE.format(kind=kind, module=module)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
     assert done.returncode == int(fails), done.stderr
     assert (f"{kind}: soon gone" in done.stderr) == fails

@@ -41,17 +41,17 @@ def test_each_thread_has_its_own_collector() -> None:
 
     def work(number: int) -> None:
         with collect_notices() as notices:
-            meeting.wait(10)
+            meeting.wait(60)
             for i in range(50):
                 notice(f"{number}: {i}")
-            meeting.wait(10)
+            meeting.wait(60)
         found[number] = [each.message for each in notices]
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert found == {number: [f"{number}: {i}" for i in range(50)] for number in range(4)}
 
 

@@ -21,7 +21,7 @@ def policy(code: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     return done.stdout.strip()
 

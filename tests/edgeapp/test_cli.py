@@ -33,7 +33,7 @@ def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
         f"    loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
         "    assert not loaded, loaded\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     assert "Usage: edgeapp" in done.stdout
     assert done.stderr == ""
@@ -62,7 +62,7 @@ def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
         "from edgeapp.__main__ import main\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
@@ -72,7 +72,7 @@ def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
 def test_a_stdout_that_cannot_be_written_is_one_line(arguments: str) -> None:
     command = [sys.executable, "-m", "edgeapp", *arguments.split()]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=180)
     assert done.returncode == 1
     assert done.stderr == "edgeapp: stdout cannot be written: No space left on device\n"
 

@@ -99,7 +99,7 @@ def test_threads_share_a_model(task: str, hub_cache: Path) -> None:
     start = threading.Barrier(4)
 
     def load() -> None:
-        start.wait(10)
+        start.wait(60)
         if task == "asr":
             models.append(pool.transcriber("demo", None))
         else:

@@ -26,7 +26,7 @@ from pipelines.json_files import read_json_object
 from pipelines.tokenizer_json import read_tokenizer_json
 from pipelines.translation.tokenizers.marian import MarianTokenizer
 
-LONGEST_S = 20.0  # of a refusal, on a busy machine
+LONGEST_S = 20.0  # CPU time of a refusal
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def refuse(load: Callable[[], Any]) -> str:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(CheckpointError) as error:
         load()
-    assert time.monotonic() - began < LONGEST_S
+    assert time.process_time() - began < LONGEST_S
     message = str(error.value)
     assert "\n" not in message
     assert len(message) < 400
@@ -234,10 +234,10 @@ def bad_cache(hub_cache: Path) -> Path:
 
 @pytest.mark.slow
 def test_bad_folders_do_not_hide_the_others(bad_cache: Path) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     names = {model.name for model in list_models()}
     options = picker_options()
-    assert time.monotonic() - began < LONGEST_S
+    assert time.process_time() - began < LONGEST_S
     assert {"good/demo", "good/demo-en-de", "demo", "demo-en-de"} <= names
     assert not names & {f"{kind}/demo" for kind in KINDS}
     assert "good/demo" in {option.name for option in options.recognizers}

@@ -38,7 +38,7 @@ def old_python(tmp_path: Path) -> Path:
 def test_make_installs_nothing(target: str, old_python: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         ["make", target, f"PYTHON={old_python}", f"VENV={tmp_path}/venv"],
-        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=60,
+        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     said = done.stderr.splitlines()
     assert said[0] == (
@@ -54,7 +54,7 @@ def test_a_checkout_is_not_run(old_python: Path) -> None:
     done = subprocess.run(
         [old_python, "-m", "edgeapp", "demo"],
         cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True,
-        text=True, timeout=60,
+        text=True, timeout=180,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"edgeapp: needs Python 3.11 or later; {sys.executable} is 3.10.13\n"

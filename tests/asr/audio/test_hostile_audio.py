@@ -69,7 +69,7 @@ def test_absurd_headers_are_rejected_in_little_memory(tmp_path: Path) -> None:
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     lines = done.stdout.splitlines()
     assert len(lines) == len(names), done.stderr
@@ -104,7 +104,7 @@ def test_what_a_chunk_announces_is_not_allocated(tmp_path: Path) -> None:
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     megabytes, _, error = done.stdout.partition(" ")
     assert int(megabytes) < 300, done.stdout

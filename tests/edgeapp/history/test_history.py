@@ -239,7 +239,7 @@ def test_cues_in_the_background_are_written_at_once_and_survive_a_kill(tmp_path:
     ):
         assert process.stdout is not None
         assert process.stdout.readline() == b"said\n"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not history.search("sentence 29"):
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -264,7 +264,7 @@ def test_cues_in_the_background_do_not_wait_for_the_file(history: History) -> No
     holding = threading.Thread(target=history._store.run, args=(hold,))
     holding.start()
     try:
-        assert held.wait(20)
+        assert held.wait(60)
         with history.recording("live", background=True) as journal:
             for second in range(20):
                 journal.add(Cue(second, second + 1, f"sentence {second}."))
@@ -276,7 +276,7 @@ def test_cues_in_the_background_do_not_wait_for_the_file(history: History) -> No
             go_on.set()
     finally:
         go_on.set()
-        holding.join(20)
+        holding.join(60)
     record = history.open(history.list()[0].id)
     assert record is not None
     said = [cue.text.strip() for cue in record.transcript.segments]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from starlette.applications import Starlette
 
 from edgeapp.memory_limit import MemoryLimit
@@ -28,6 +29,15 @@ from edgeapp.server.serve import server_config
 from edgeapp.server.transport.connections import Connections, LimitedListener
 from edgeapp.settings import Settings
 from tests.fixtures.browser import serving
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_clients() -> Iterator[None]:
+    """By default, httpx waits for 5 s, and a busy machine may take longer."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "read", "write", "pool"):
+            patch.setattr(DEFAULT_TIMEOUT_CONFIG, name, 120.0)
+        yield
 
 
 def server_environment(folder: Path) -> dict[str, str]:
@@ -84,14 +94,14 @@ def serving_routes(
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not server.started:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         yield f"http://{chosen.host}:{listener.getsockname()[1]}/"
     finally:
         server.should_exit = True
-        thread.join(40)
+        thread.join(120)
         own.close()
         if thread.is_alive():  # where does it wait?
             faulthandler.dump_traceback(sys.__stderr__, all_threads=True)

@@ -76,15 +76,16 @@ def test_a_subscriber_counts_once() -> None:
 
 
 def test_300_half_sent_requests_stop_neither_others_nor_their_sender(
-    thread_server: Callable[..., str],
+    thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(protocols, "HEADERS_S", 60.0)
     url = thread_server()
     with attacks.half_sent_requests(url, count=300) as lines:
         for source in (attacks.VISITOR, attacks.ATTACKER):
             began = time.monotonic()
             response, _ = attacks.request(url, "GET", "/edgeapp/user", source=source)
             assert response.status == 200
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30, "it does not wait for their end"
         assert attacks.still_open(lines) <= 128
 
 
@@ -142,7 +143,7 @@ def test_tls_handshakes_that_do_not_end_are_limited(
     trusting = ssl.create_default_context(cafile=cert)
     trusting.check_hostname = False
     with attacks.half_sent_requests(url, count=300, start=b"\x16\x03\x01") as lines:
-        connection = HTTPSConnection("127.0.0.1", parts.port, timeout=10, context=trusting)
+        connection = HTTPSConnection("127.0.0.1", parts.port, timeout=60, context=trusting)
         connection.request("GET", "/edgeapp/user")
         assert connection.getresponse().status == 200
         connection.close()
@@ -166,29 +167,28 @@ def test_a_refused_websocket_fills_no_log(
 def test_open_tabs_are_not_closed_for_new_connections(thread_server: Callable[..., str]) -> None:
     url = thread_server(connections=Connections(in_all=100, per_address=5))
     with attacks.open_tab(url, source=attacks.ATTACKER) as tab:
-        tab.recv(10)
+        tab.recv(60)
         with attacks.half_sent_requests(url, count=20):
             attacks.request(url, "GET", "/edgeapp/user", source=attacks.ATTACKER)
             assert "models" in attacks.ask(tab, {"type": "models"})
 
 
-def closes_within(line: socket.socket, seconds: float) -> tuple[bytes, float]:
-    """What the server sends until it closes a connection, and after how many seconds it does."""
-    began, received = time.monotonic(), b""
-    line.settimeout(seconds)
+def received_until_closed(line: socket.socket) -> bytes:
+    """What the server sends until it closes a connection."""
+    received = b""
     try:
         while block := line.recv(65536):
             received += block
     except ConnectionResetError:
         pass
-    return received, time.monotonic() - began
+    return received
 
 
 def connect(url: str) -> socket.socket:
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None
-    return socket.create_connection((parts.hostname, parts.port), 5, (attacks.ATTACKER, 0))
+    return socket.create_connection((parts.hostname, parts.port), 60, (attacks.ATTACKER, 0))
 
 
 @pytest.mark.parametrize("start", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "])
@@ -196,23 +196,25 @@ def test_headers_that_do_not_arrive_end_the_connection(
     thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch, start: bytes
 ) -> None:
     monkeypatch.setattr(protocols, "HEADERS_S", 0.5)
-    with connect(thread_server()) as line:
+    url, began = thread_server(), time.monotonic()
+    with connect(url) as line:
         line.sendall(start)
-        received, seconds = closes_within(line, 10)
+        received = received_until_closed(line)
     assert received == b""
-    assert 0.3 < seconds < 10
+    assert time.monotonic() - began > 0.3
 
 
 def test_the_headers_of_a_second_request_have_a_limit_too(
     thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocols, "HEADERS_S", 0.5)
-    with connect(thread_server()) as line:
+    url, began = thread_server(), time.monotonic()
+    with connect(url) as line:
         line.sendall(b"GET /edgeapp/user HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert line.recv(65536).startswith(b"HTTP/1.1 200")
         line.sendall(b"GET / HTT")
-        _, seconds = closes_within(line, 10)
-    assert 0.3 < seconds < 10
+        received_until_closed(line)
+    assert time.monotonic() - began > 0.3
 
 
 def test_a_body_that_trickles_ends_the_connection(
@@ -220,31 +222,33 @@ def test_a_body_that_trickles_ends_the_connection(
 ) -> None:
     monkeypatch.setattr(protocols, "BODY_S", 0.5)
     head = b"POST /edgeapp/export HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n"
-    with connect(thread_server()) as line:
+    url, began = thread_server(), time.monotonic()
+    with connect(url) as line:
         line.sendall(head)
-        began = time.monotonic()
         with pytest.raises(OSError, match="reset|Broken pipe"):  # noqa: PT012
-            while time.monotonic() - began < 20:
+            while time.monotonic() - began < 60:
                 line.sendall(b"x")
                 time.sleep(0.05)
-    assert 0.3 < time.monotonic() - began < 20
+    assert time.monotonic() - began > 0.3
 
 
 @pytest.mark.slow
 def test_a_slow_line_may_send_a_large_body(
     thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten times the time of the first byte, as long as it is faster than the lowest rate."""
-    monkeypatch.setattr(protocols, "BODY_S", 0.3)
-    monkeypatch.setattr(protocols, "BODY_BYTES_PER_S", 10_000)
-    blocks = 30
+    """Six times the time of the first byte, as long as it is faster than the lowest rate."""
+    monkeypatch.setattr(protocols, "BODY_S", 0.5)
+    # Far below the rate that is sent: on a busy machine there are pauses.
+    monkeypatch.setattr(protocols, "BODY_BYTES_PER_S", 400)
+    blocks, block = 30, b"x" * 4_000
     head = b"POST /edgeapp/export HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+    head += b"Content-Length: %d\r\n\r\n" % (blocks * len(block))
     with connect(thread_server()) as line:
-        line.sendall(head + b"Content-Length: %d\r\n\r\n" % (blocks * 4_000))
-        for _ in range(blocks):
-            line.sendall(b"x" * 4_000)
+        line.sendall(head + block)
+        for _ in range(blocks - 1):
             time.sleep(0.1)
-        received, _ = closes_within(line, 10)
+            line.sendall(block)
+        received = received_until_closed(line)
     assert received.startswith(b"HTTP/1.1 400")
     assert b"not a transcript" in received
 
@@ -256,7 +260,7 @@ def test_a_response_that_is_not_read_ends_the_connection(
     url = thread_server()
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        line.settimeout(10)
+        line.settimeout(60)
         line.connect((urlsplit(url).hostname, urlsplit(url).port))
         cue = {"start": 1, "end": 2, "text": "a" * 200_000}
         body = json.dumps({"format": "txt", "cues": [cue]}).encode()
@@ -278,18 +282,21 @@ def test_a_response_that_is_not_read_ends_the_connection(
     ],
 )
 def test_an_invalid_request_gets_an_error_with_the_security_headers(
-    thread_server: Callable[..., str], sent: bytes
+    thread_server: Callable[..., str], sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with connect(thread_server()) as line:
+    monkeypatch.setattr(protocols, "HEADERS_S", 60.0)
+    monkeypatch.setattr(protocols, "BODY_S", 60.0)
+    url, began = thread_server(), time.monotonic()
+    with connect(url) as line:
         try:
             line.sendall(sent)
-            received, seconds = closes_within(line, 10)
+            received = received_until_closed(line)
         except (BrokenPipeError, ConnectionResetError):
             return  # closed before all was sent
     if received:  # else the reset came before it
         assert received.startswith(b"HTTP/1.1 400")
         assert b"x-content-type-options: nosniff" in received.lower()
-    assert seconds < 2
+    assert time.monotonic() - began < 30, "it does not wait for the rest of the request"
 
 
 @pytest.mark.slow
@@ -301,14 +308,14 @@ def test_a_flood_of_pings_that_are_not_answered_does_not_fill_the_memory(
     ping = b"\x89\xfd" + bytes(4) + bytes(125)
     never_read = threading.Event()
     with attacks.open_tab(thread_server()) as tab:
-        tab.recv(10)
+        tab.recv(60)
         line = tab.socket
         # The reading thread of the client waits with the first answer.
         tab.protocol.receive_data = lambda data: never_read.wait(60)  # type: ignore[method-assign]
-        line.settimeout(10)
+        line.settimeout(60)
         try:
             with pytest.raises(OSError, match="reset|Broken pipe"):  # noqa: PT012
-                end = time.monotonic() + 30
+                end = time.monotonic() + 60
                 while time.monotonic() < end:
                     line.sendall(ping * 100)
         finally:

@@ -72,7 +72,7 @@ def test_the_list_of_records_does_not_wait_for_the_trash(
     monkeypatch.setattr(Store, "wipe", slow)
     try:
         listed = [ask("history", search="")["records"] for _ in range(3)]
-        assert begun.wait(20)
+        assert begun.wait(60)
         listed.append(ask("history", search="")["records"])
     finally:
         go_on.set()

@@ -153,20 +153,20 @@ def test_no_route_blocks_the_event_loop(
         ask("/login", "POST", data={"user": "a", "password": "b"})
         ask("/logout", "POST")
     with _socket(url, "edgeapp/session") as page_socket:
-        token = json.loads(page_socket.recv(20))["session"]
+        token = json.loads(page_socket.recv(60))["session"]
         path = f"/edgeapp/upload/{token}"
         asked.add("PUT /edgeapp/upload/{token}")
         assert httpx.put(f"{url[:-1]}{path}", content=recording()).status_code == 200
     with _socket(url, f"edgeapp/view/{share}") as viewer:
         viewer.send(json.dumps({"target": "de"}))
-        assert json.loads(viewer.recv(20))["type"] == "view"
+        assert json.loads(viewer.recv(60))["type"] == "view"
     with _socket(url, "v1/live?language=en&translate_to=de&model=demo") as live:
         live.send(json.dumps({"type": "stop"}))
         while json.loads(live.recv(60))["type"] != "end":
             pass
     with _socket(url, "v1/realtime?intent=transcription") as realtime:
         realtime.send(json.dumps({"type": "session.update", "session": {"model": "demo"}}))
-        assert json.loads(realtime.recv(20))["type"] == "session.created"
+        assert json.loads(realtime.recv(60))["type"] == "session.created"
     assert not in_the_loop
     assert asked == _http_routes(own), "each route is asked"
 
@@ -191,7 +191,8 @@ def test_no_endpoint_of_gradio_blocks_the_event_loop(
 
 
 def _socket(url: str, path: str) -> Any:
-    return connect(f"{url.replace('http', 'ws')}{path}", origin=Origin(url.rstrip("/")))
+    address = f"{url.replace('http', 'ws')}{path}"
+    return connect(address, origin=Origin(url.rstrip("/")), open_timeout=60)
 
 
 def _page_requests(url: str) -> str:
@@ -199,7 +200,7 @@ def _page_requests(url: str) -> str:
     with _socket(url, "edgeapp/session") as page:
         for number, kind in enumerate(("models", "picker_options", "history", "ping", "share")):
             page.send(json.dumps({"type": kind, "id": number, "search": ""}))
-            while (reply := json.loads(page.recv(20)))["type"] != "reply":
+            while (reply := json.loads(page.recv(60)))["type"] != "reply":
                 pass
             assert "error" not in reply, reply
         return str(reply["share"])

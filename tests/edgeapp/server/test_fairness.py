@@ -55,7 +55,7 @@ def test_an_export_whose_browser_leaves_is_ended(real_server: str) -> None:
 
 
 def upload(url: str, tab: Any, **options: Any) -> int:
-    path = f"/edgeapp/upload/{json.loads(tab.recv(10))['session']}"
+    path = f"/edgeapp/upload/{json.loads(tab.recv(60))['session']}"
     return attacks.request(url, "PUT", path, body=b"abc", **options)[0].status
 
 
@@ -108,7 +108,7 @@ def test_an_invalid_length_is_an_error_of_the_request() -> None:
 def test_a_large_picture_is_refused_before_it_is_sent(thread_server: Callable[..., str]) -> None:
     url = thread_server(upload_mb=100)
     with attacks.open_tab(url) as tab:
-        hello = json.loads(tab.recv(10))
+        hello = json.loads(tab.recv(60))
         assert hello["limits"]["picture_megabytes"] == LARGEST_PICTURE_MB < 100
         headers = {"Content-Length": str((LARGEST_PICTURE_MB << 20) + 1)}
         path = f"/edgeapp/upload/{hello['pictures']}"
@@ -126,7 +126,7 @@ def test_a_full_disk_is_reported(
     monkeypatch.setattr("edgeapp.server.uploads._store", full)
     url = thread_server()
     with attacks.open_tab(url) as tab:
-        path = f"/edgeapp/upload/{json.loads(tab.recv(10))['session']}"
+        path = f"/edgeapp/upload/{json.loads(tab.recv(60))['session']}"
         response, body = attacks.request(url, "PUT", path, body=b"abc")
     assert response.status == 507
     assert b"No space left on device" in body
@@ -138,7 +138,7 @@ def test_texts_that_replace_each_other_use_one_thread(real_server: str) -> None:
     with attacks.open_tab(real_server) as tab:
         for number in range(100):
             tab.send(json.dumps({**text, "number": number}))
-        while (message := json.loads(tab.recv(30)))["type"] != "text_done" or (
+        while (message := json.loads(tab.recv(60)))["type"] != "text_done" or (
             message["number"] != 99
         ):
             assert message["type"] != "error", message
@@ -176,7 +176,7 @@ def test_a_person_gets_a_part_of_the_threads() -> None:
 
     def work(person: str) -> None:
         order.append(person)
-        assert release.wait(10)
+        assert release.wait(60)
 
     async def both() -> None:
         threads = FairThreads(threads=3, per_person=2)
@@ -234,6 +234,6 @@ def test_the_flooding_tab_is_read_slowly_and_stays(thread_server: Callable[..., 
     assert 100 <= replies <= 125 + 20 * (time.monotonic() - began) + 20
     with attacks.open_tab(url, source=attacks.ATTACKER) as tab:
         try:
-            assert json.loads(tab.recv(10))["type"] == "hello"
+            assert json.loads(tab.recv(60))["type"] == "hello"
         except ConnectionClosed:
             pytest.fail("a new tab of the same person is refused")

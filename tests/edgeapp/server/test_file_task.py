@@ -88,7 +88,7 @@ def test_cancelling_while_it_is_decoded(tmp_path: Path, monkeypatch: pytest.Monk
     session.start(task(path))
     assert decoding.wait(60)
     session.cancel("file")
-    assert session.wait(20)
+    assert session.wait(60)
     assert messages == [{"type": "idle", "kind": "file", "cancelled": True}]
     assert not path.exists()
 

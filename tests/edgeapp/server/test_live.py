@@ -359,7 +359,7 @@ def test_captions_of_two_speakers_that_are_cancelled_end_as_cancelled(
     task = LiveTask(pool, History(None), choice, 16_000, speakers=["Me", "Them"])
     task.put_audio(bytes(2 * 2 * 1_600))
     tab.start(task)
-    assert tab.wait(20)
+    assert tab.wait(60)
     assert messages[-1] == {"type": "idle", "kind": "live", "cancelled": True}
     assert not [message for message in messages if message["type"] == "error"]
     assert not capsys.readouterr().err

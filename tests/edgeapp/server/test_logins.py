@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -132,11 +131,10 @@ def test_a_login_through_a_proxy_with_tls_has_a_secure_cookie(
 
 
 def test_an_open_tab_is_closed_when_its_login_expires(
-    thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     from websockets.exceptions import ConnectionClosed
 
-    monkeypatch.setattr(auth, "_IDLE_S", 0.6)
     monkeypatch.setattr("edgeapp.server.socket._LOGIN_CHECKED_S", 0.1)
     url = thread_server(logins=LOGINS)
     form = {"content-type": "application/x-www-form-urlencoded"}
@@ -145,10 +143,11 @@ def test_an_open_tab_is_closed_when_its_login_expires(
     )
     cookie = {"cookie": response.headers["set-cookie"].partition(";")[0]}
     with attacks.open_tab(url, headers=cookie) as tab:
-        began = time.monotonic()
+        clock.now += auth._IDLE_S - 1
+        assert "models" in attacks.ask(tab, {"type": "models"}), "it is in use"
+        clock.now += auth._IDLE_S + 1
         with pytest.raises(ConnectionClosed):  # noqa: PT012
             while True:
-                tab.recv(10)
+                tab.recv(60)
         assert tab.close_code == 4403
-        assert time.monotonic() - began > 0.4
     assert attacks.request(url, "GET", "/edgeapp/user", headers=cookie)[0].status == 401

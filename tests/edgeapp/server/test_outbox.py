@@ -52,14 +52,14 @@ def test_a_reply_with_a_lone_surrogate_arrives(
 
 def test_a_file_name_with_a_lone_surrogate_mutes_nothing(thread_server: Callable[..., str]) -> None:
     with attacks.open_tab(thread_server()) as tab:
-        token = json.loads(tab.recv(10))["session"]
+        token = json.loads(tab.recv(60))["session"]
         url = f"http://{tab.remote_address[0]}:{tab.remote_address[1]}/"
         attacks.request(url, "PUT", f"/edgeapp/upload/{token}", body=b"no audio")
         tab.send('{"type": "file", "name": "a\\ud800b\\u001b[31m.mp3"}')
-        message = json.loads(tab.recv(30))
+        message = json.loads(tab.recv(60))
         assert message["type"] == "error"
         assert message["message"].startswith("a?b\x1b[31m.mp3")
-        assert json.loads(tab.recv(30))["type"] == "idle"
+        assert json.loads(tab.recv(60))["type"] == "idle"
         assert "models" in attacks.ask(tab, {"type": "models"})
 
 
@@ -87,11 +87,11 @@ def test_a_writer_that_dies_is_logged_and_the_connection_closed(
         patch.setattr("starlette.websockets.WebSocket.send_text", broken)
         url = thread_server()
         with attacks.open_tab(url) as tab, pytest.raises(ConnectionClosed):
-            tab.recv(10)
+            tab.recv(60)
         assert tab.close_code == 1011
     assert "ZeroDivisionError: oh" in capsys.readouterr().err
     with attacks.open_tab(url) as tab:
-        assert json.loads(tab.recv(10))["type"] == "hello"
+        assert json.loads(tab.recv(60))["type"] == "hello"
 
 
 @pytest.mark.slow
@@ -107,10 +107,10 @@ def test_a_tab_that_is_too_far_behind_is_closed(
         line = behind.socket
         # The client's thread reads no more.
         behind.protocol.receive_data = lambda data: time.sleep(5)  # type: ignore[method-assign]
-        line.settimeout(10)
+        line.settimeout(60)
         request = attacks._frame(b'{"type": "models", "id": 1}')
         with pytest.raises(OSError, match="reset|Broken pipe"):  # noqa: PT012
-            for _ in range(100):
+            for _ in range(600):
                 line.sendall(request)
                 time.sleep(0.1)
         assert len(attacks.ask(other, {"type": "models"})["text"]) == 1 << 20
@@ -124,19 +124,19 @@ def test_the_tabs_of_a_person_are_limited(
     one = {"source": attacks.ATTACKER}
     with attacks.open_tab(url, **one), attacks.open_tab(url, **one) as second:  # type: ignore[arg-type]
         with attacks.open_tab(url, **one) as third:  # type: ignore[arg-type]
-            message = json.loads(third.recv(10))
+            message = json.loads(third.recv(60))
             assert message["message"].startswith("2 tabs of yours are open already")
             with pytest.raises(ConnectionClosed):
-                third.recv(10)
+                third.recv(60)
         with attacks.open_tab(url) as other:
-            assert json.loads(other.recv(10))["type"] == "hello"
+            assert json.loads(other.recv(60))["type"] == "hello"
         second.close()
         # The server learns of the closed tab a moment after its client.
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         greeting = ""
         while greeting != "hello" and time.monotonic() < end:
             with attacks.open_tab(url, **one) as again:  # type: ignore[arg-type]
-                greeting = json.loads(again.recv(10))["type"]
+                greeting = json.loads(again.recv(60))["type"]
         assert greeting == "hello"
 
 

@@ -24,7 +24,7 @@ class Work:
     def run(self, send: Any) -> None:
         send({"type": "begun"})
         self.begun.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         if self.cancelled:
             send({"type": "late"})
             raise TaskCancelled
@@ -52,12 +52,12 @@ class Tab:
 
     def begin(self, work: Work, **options: Any) -> Work:
         self.session.start(work, **options)
-        assert work.begun.wait(10)
+        assert work.begun.wait(60)
         return work
 
     @property
     def types(self) -> list[str]:
-        assert self.session.wait(10)
+        assert self.session.wait(60)
         return [str(message["type"]) for message in self.messages]
 
 
@@ -87,7 +87,7 @@ def test_the_number_of_running_sessions_is_limited() -> None:
     tabs[2].begin(Work())
     for tab in tabs:
         tab.session.close()
-        assert tab.session.wait(10)
+        assert tab.session.wait(60)
     assert sessions.running == 0
 
 
@@ -185,7 +185,7 @@ def test_the_limit_holds_for_tabs_that_begin_at_once() -> None:
     refused: list[Tab] = []
 
     def begin(tab: Tab) -> None:
-        start.wait(10)
+        start.wait(60)
         try:
             sessions.acquire(tab.session)
         except TooManySessions:
@@ -196,6 +196,6 @@ def test_the_limit_holds_for_tabs_that_begin_at_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert sessions.running == 2
     assert len(refused) == 4

@@ -63,7 +63,7 @@ def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
     begun = context.Event()
     process = context.Process(target=_hold, args=(tmp_path / "jobs.db", begun))
     process.start()
-    assert begun.wait(30)
+    assert begun.wait(60)
     journal = JobJournal(tmp_path / "jobs.db")
     with journal.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is None

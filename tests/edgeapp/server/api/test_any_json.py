@@ -134,7 +134,7 @@ def test_openai_recordings(api: Api) -> None:
 def socket_of(api: Api, path: str) -> Iterator[ClientConnection]:
     address = api.url.replace("http", "ws")
     origin: Any = api.url.strip("/")
-    with connect(f"{address}{path}", origin=origin, max_size=None) as socket:
+    with connect(f"{address}{path}", origin=origin, max_size=None, open_timeout=60) as socket:
         yield socket
 
 

@@ -275,7 +275,7 @@ def test_files_of_strangers_take_no_place_of_others(
         for count in (6, 7):
             line = socket.create_connection((parts.hostname or "", parts.port or 0), 30)
             stack.enter_context(line).sendall(head.encode())
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while len(read) < count:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)

@@ -27,7 +27,8 @@ def until(socket: ClientConnection, *kinds: str) -> dict[str, Any]:
 @contextmanager
 def page(url: str) -> Iterator[str]:
     """Live captions of a tab: "" once they run, else why they do not."""
-    with connect(f"{url}edgeapp/session", origin=url.replace("ws", "http").strip("/")) as socket:
+    origin = url.replace("ws", "http").strip("/")
+    with connect(f"{url}edgeapp/session", origin=origin, open_timeout=60) as socket:
         socket.send(json.dumps({"type": "live", "rate": 16_000, "resumable": False}))
         answer = until(socket, "live_listening", "error", "status")
         yield str(answer.get("message", "") if answer["type"] == "error" else "")
@@ -35,7 +36,7 @@ def page(url: str) -> Iterator[str]:
 
 @contextmanager
 def live(url: str) -> Iterator[str]:
-    with connect(f"{url}v1/live?rate=16000") as socket:
+    with connect(f"{url}v1/live?rate=16000", open_timeout=60) as socket:
         answer = until(socket, "started", "error")
         if answer["type"] == "started":
             socket.send(bytes(3_200))
@@ -45,7 +46,7 @@ def live(url: str) -> Iterator[str]:
 
 @contextmanager
 def realtime(url: str) -> Iterator[str]:
-    with connect(f"{url}v1/realtime?intent=transcription") as socket:
+    with connect(f"{url}v1/realtime?intent=transcription", open_timeout=60) as socket:
         answer = until(socket, "session.created", "error")
         yield answer["error"]["message"] if answer["type"] == "error" else ""
 
@@ -72,6 +73,6 @@ def test_a_request_waits_for_the_place_of_a_session(thread_server: Callable[...,
     with realtime(url.replace("http", "ws")) as refused:
         assert refused == ""
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{url}translate", json=fields, timeout=1)
+            httpx.post(f"{url}translate", json=fields, timeout=httpx.Timeout(60, read=1))
     response = httpx.post(f"{url}translate", json=fields, timeout=60)
     assert response.status_code == 200
