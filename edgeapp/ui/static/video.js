@@ -10,8 +10,11 @@ export class Picture {
     this.cues = cues;
     this.track = video.addTextTrack("subtitles", "EdgeApp");
     this.track.mode = "showing";
-    const update = () => (video.hidden = !video.videoWidth);
-    for (const name of ["loadedmetadata", "emptied", "resize"]) video.addEventListener(name, update);
+    const show = () => {
+      video.hidden = !video.videoWidth;
+      this.changed(); // a picture that is known late has its subtitles, too
+    };
+    for (const name of ["loadedmetadata", "emptied", "resize"]) video.addEventListener(name, show);
     video.addEventListener("click", () => (video.paused ? video.play().catch(() => {}) : video.pause()));
   }
 
