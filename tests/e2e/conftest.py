@@ -71,7 +71,7 @@ def edgeapp(tmp_path: Path, environment: dict[str, str], program: list[str]) -> 
             capture_output=True,
             cwd=tmp_path,
             env=environment,
-            timeout=120,
+            timeout=400,
         )
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err, err
@@ -128,7 +128,7 @@ def read_one_line(tmp_path: Path, environment: dict[str, str]) -> Callable[[str]
             cwd=tmp_path,
             env=environment,
             capture_output=True,
-            timeout=90,
+            timeout=400,
         )
         assert done.stdout.count(b"\n") == 1
         assert b"Traceback" not in done.stderr

@@ -31,7 +31,7 @@ def talk(tmp_path: Path) -> Path:
     return tmp_path / "talk.wav"
 
 
-def wait_for(file: IO[bytes], text: bytes, seconds: float = 120) -> bytes:
+def wait_for(file: IO[bytes], text: bytes, seconds: float = 400) -> bytes:
     """What a program has written when it has written a text."""
     deadline, seen = time.monotonic() + seconds, b""
     while text not in seen:
@@ -64,7 +64,7 @@ def test_a_microphone(
     wait_for(process.stderr, b"while the models load")
     pulse_microphone.play(talk)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
     events = events_of(out.decode())
     said = text_of(events).lower()
@@ -103,7 +103,7 @@ def test_ctrl_c_flushes_the_tail(
     wait_for(process.stdout, b'"partial"')
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
     assert events_of(out.decode())[-1]["type"] == "end"
     assert (tmp_path / "a.srt").read_text().startswith("1\n")
@@ -122,7 +122,7 @@ def test_ctrl_c_while_the_models_load_keeps_what_was_said(
     assert process.stderr is not None
     wait_for(process.stderr, b"while the models load")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
     assert b"interrupted" not in err
     assert events_of(out.decode())[-1]["type"] == "end"
@@ -178,7 +178,7 @@ def test_kill_9_leaves_readable_files(
     ) as process:
         assert process.stdout is not None
         seen = wait_for(process.stdout, b'"speech_end"')
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 400
         while " --> " not in (tmp_path / "a.vtt").read_text():
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -134,7 +134,7 @@ def test_other_signals_end_as_ctrl_c_does(
     assert process.stdout is not None
     assert process.stdout.readline()
     process.send_signal(number)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=400)
     assert process.returncode == 130
     assert b"interrupted; " in err
     assert b"Traceback" not in err
@@ -150,21 +150,23 @@ def test_ctrl_c_keeps_what_was_heard(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
-    started = time.monotonic()
     assert process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=400)
     assert process.returncode == 130
     assert b"Traceback" not in err
 
-    process = subprocess.Popen(
-        [*command, "-f", "srt"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
-    )
-    time.sleep(1 + 2 * (began - started))  # nothing tells from outside that a segment is done
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 130
+    # Nothing tells from outside that a segment is done: on a busy machine, later signals find one.
+    out, seconds = b"", 4.0
+    while not out:
+        process = subprocess.Popen(
+            [*command, "-f", "srt"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
+        )
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=400)
+        assert process.returncode == 130
+        seconds *= 2
     assert out.startswith(b"1\n00:00:0")
 
     command += ["-f", "srt", "-o", "out", "--verbose", "True"]
@@ -172,7 +174,7 @@ def test_ctrl_c_keeps_what_was_heard(
     assert process.stdout is not None
     assert process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=400)
     assert process.returncode == 130
     assert (tmp_path / "out/long.srt.part").read_text().startswith("1\n00:00:0")
 

@@ -139,13 +139,13 @@ def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
     command = [*(program if workers == "1" else FRESH), "translate", "long.txt"]
     command += ["-o", "long.de.txt", "-m", "demo-en-de", "--workers", workers]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 400
     while not _kept_lines(tmp_path):
         assert process.poll() is None, "it was done before it could be interrupted"
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=400)
     assert process.returncode == 130
     assert b"Traceback" not in err
     kept = _kept_lines(tmp_path)
@@ -185,7 +185,7 @@ def test_a_line_is_written_as_soon_as_it_is_done(
             # Would wait for ever if it took more input to get this line out.
             assert process.stdout.readline().endswith(b"\n")
         process.stdin.close()
-        assert process.wait(120) == 0
+        assert process.wait(400) == 0
 
 
 def test_a_pipe_that_looks_like_a_file(edgeapp: Edgeapp, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import soundfile
+
 from pipelines.hub import assets_folder
 from tests.fixtures.browser import Desk, Server
 from tests.fixtures.hub import Hosted, Hub
@@ -37,8 +39,15 @@ def test_live_captions(desk: Desk) -> None:
     page.select_option("#ea-live [name=target]", "de")
     page.click(".ea-start")
     page.wait_for_selector(".ea-said:has-text(' ')")
-    assert page.inner_text(".ea-clock") < "0:50", "captions appear while the recording still plays"
+    # The microphone hears the story three times.
+    minutes, seconds = divmod(3 * soundfile.info(SAMPLES / "story.flac").duration, 60)
+    end = f"{minutes:.0f}:{seconds:02.0f}"
+    assert page.inner_text(".ea-clock") < end, "captions appear while the recording still plays"
     page.wait_for_function("document.querySelector('.ea-clock').textContent >= '0:06'")
+    page.wait_for_function(  # final text; the tail is in an element of its own
+        "[...document.querySelectorAll('.ea-said')].map((said) => said.firstChild?.data ?? '')"
+        ".join(' ').split(/\\s+/).filter(Boolean).length >= 8"
+    )
     page.click(".ea-start")
     page.wait_for_selector(".ea-live[data-state=idle]")
     assert page.locator(".ea-lines .ea-tail").count() == 0, "stopping makes the tail final"
@@ -56,11 +65,11 @@ def test_live_captions(desk: Desk) -> None:
     meant = " ".join(page.locator(".ea-meant").all_inner_texts())
     assert text.splitlines()[2].split()[0] in meant
     page.click("#ea-live .ea-big-on")
-    assert not page.is_visible("#ea-tabs [role=tablist]")
+    page.wait_for_selector("#ea-tabs [role=tablist]", state="hidden")
     page.keyboard.press("Escape")
-    assert page.is_visible("#ea-tabs [role=tablist]")
+    page.wait_for_selector("#ea-tabs [role=tablist]", state="visible")
     page.click("#ea-live .ea-clear")
-    assert page.locator(".ea-said").count() == 0
+    page.wait_for_selector(".ea-said", state="detached")
 
 
 def test_clicking_again_while_the_browser_asks_opens_one_microphone(desk: Desk) -> None:
@@ -114,6 +123,8 @@ def test_a_recording_becomes_text(desk: Desk) -> None:
     assert page.evaluate(f"(() => {{ const c = document.querySelector('.ea-strip canvas');"
                          f" return {drawn} }})()"), "the spectrogram is drawn"  # fmt: skip
     page.wait_for_function("!document.querySelector('.ea-play').disabled")
+    # Slowly: a busy machine may look for the row late.
+    page.evaluate("document.querySelector('.ea-file video').playbackRate = 0.1")
     page.locator(".ea-time").nth(2).click()
     page.wait_for_selector(".ea-segments li:nth-child(3).ea-now")
     page.click(".ea-play")
@@ -161,7 +172,7 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
     page.type(".ea-source", "Good morning.", delay=20)
     reads(page, ".ea-result", "Guten")
     page.type(".ea-source", " Where is the station?")
-    reads(page, ".ea-result", "Bahnhof")
+    reads(page, ".ea-result", "Bahnhof?")  # without the mark it is that of what was typed before
     page.wait_for_selector(".ea-result[aria-busy=false]")
     said = page.inner_text(".ea-result")
     assert said.count("Guten Morgen") == 1, said
@@ -195,7 +206,7 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
     assert box["y"] + box["height"] <= page.viewport_size["height"], "it is in view"
     page.fill(".ea-source", "Thank you.")
     reads(page, ".ea-result", "Danke")
-    assert not page.is_visible("#ea-text .ea-problem")
+    page.wait_for_selector("#ea-text .ea-problem", state="hidden")
 
 
 def test_doubtful_words_of_a_translation_are_marked(desk: Desk) -> None:
@@ -225,7 +236,7 @@ def test_models_are_loaded_and_unloaded(desk: Desk) -> None:
     row.locator("button", has_text="Load").click()
     row.locator(".ea-state", has_text=" in memory").wait_for()
     assert "English → German" in row.inner_text()
-    assert "5 on this machine, " in page.inner_text(".ea-summary")
+    reads(page, ".ea-summary", "5 on this machine, ")
     page.fill("#ea-models [name=name]", "no such thing")
     page.click("text=Look up")
     reads(page, ".ea-plan", "neither a known model nor a hub id")
@@ -262,11 +273,11 @@ def test_tabs_by_keyboard(desk: Desk) -> None:
         page.wait_for_selector(f"#ea-{tab} section", state="visible")
     page.keyboard.press("End")
     page.wait_for_selector("#ea-history section", state="visible")
-    assert page.url.endswith("#history")
+    page.wait_for_function("location.hash === '#history'")
     page.keyboard.press("ArrowRight")
-    page.keyboard.press("Tab")
     page.wait_for_selector("#ea-live section", state="visible")
-    assert page.evaluate("document.activeElement.name") == "language"
+    page.keyboard.press("Tab")
+    page.wait_for_function("document.activeElement.name === 'language'")
 
 
 def test_other_paths_are_not_served(ui: Server, tmp_path: Path) -> None:
@@ -274,7 +285,7 @@ def test_other_paths_are_not_served(ui: Server, tmp_path: Path) -> None:
     secret.write_text("secret", "utf-8")
 
     def status(method: str, path: str) -> tuple[int, str]:
-        connection = HTTPConnection(urlsplit(ui.url).netloc, timeout=20)
+        connection = HTTPConnection(urlsplit(ui.url).netloc, timeout=400)
         connection.request(method, path, headers={"Origin": ui.url.rstrip("/")})
         response = connection.getresponse()
         result = response.status, response.read().decode("utf-8", "replace")

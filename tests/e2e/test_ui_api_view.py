@@ -17,7 +17,10 @@ def test_use_via_api_shows_the_named_endpoints(desk: Desk) -> None:
     page.click("footer >> text=Use via API")
     page.wait_for_selector(".api-docs .endpoint-container")
     assert before < page.evaluate(_TRANSFERRED) < _MOST_BYTES, "it is loaded when it is opened"
-    shown = page.locator(".api-docs .endpoint-container").all_inner_texts()
+    endpoints = page.locator(".api-docs .endpoint-container")
+    endpoints.nth(3).wait_for()
+    endpoints.first.filter(has_text="handle_file('talk.mp3')").wait_for()
+    shown = endpoints.all_inner_texts()
     assert [text.split()[2] for text in shown] == ["/transcribe", "/translate", "/live", "/models"]
     assert "recording=handle_file('talk.mp3')" in shown[0]
     page.click(".api-docs li >> text=cURL")

@@ -54,6 +54,16 @@ def shows(page: Any, selector: str, texts: list[str]) -> None:
     )
 
 
+def marks_doubts(page: Any, words: str) -> None:
+    """Wait until these doubtful words are marked, in alphabetical order."""
+    page.wait_for_function(
+        "(words) => [...CSS.highlights.get('ea-doubt') ?? []].map((range) =>"
+        " range.startContainer.nodeValue.slice(range.startOffset, range.endOffset))"
+        ".sort().join() === words",
+        arg=words,
+    )
+
+
 def test_a_record_is_heard_corrected_and_restored(
     desk: Desk, record: int, page_environment: dict[str, str]
 ) -> None:
@@ -65,17 +75,13 @@ def test_a_record_is_heard_corrected_and_restored(
     page.wait_for_function("CSS.highlights.get('ea-found-here')?.size === 1")
     page.evaluate(AXE)
     assert not violations(page)
-    marked = (
-        "[...CSS.highlights.get('ea-doubt')].map((range) => range.startContainer.nodeValue"
-        ".slice(range.startOffset, range.endOffset)).sort().join()"
-    )
-    assert page.evaluate(marked) == "Satz,Satz,old."
+    marks_doubts(page, "Satz,Satz,old.")
     page.click(".ea-toolbar >> text='Doubts'")
-    assert page.evaluate(marked) == "old.", "those of the transcript stay"
+    marks_doubts(page, "old.")  # those of the transcript stay
     page.click(".ea-toolbar >> text='Doubts'")
     page.locator(meant).nth(1).fill("Der Satz 1.")
     page.locator(meant).nth(1).blur()
-    assert page.evaluate(marked) == "Satz,Satz,old.", "of the words that are left"
+    marks_doubts(page, "Satz,Satz,old.")  # of the words that are left
     page.locator(meant).nth(1).press("Control+z")
     shows(page, meant, ["Satz 0.", "Satz 1.", "Satz 2."])
 

@@ -20,7 +20,7 @@ def test_a_german_translates_text_in_firefox(ui: Server, tmp_path: Path) -> None
             "[...document.querySelectorAll('#ea-tabs [role=tab]')]"
             ".filter((tab) => tab.offsetWidth).map((tab) => tab.innerText)"
         )
-        assert window.evaluate(f"{tabs}.join(' ')") == "Live Datei Text Bilder Modelle Verlauf"
+        window.wait_for(f"{tabs}.join(' ') === 'Live Datei Text Bilder Modelle Verlauf'")
         assert window.evaluate("document.documentElement.lang") == "de"
         window.evaluate("""
             const [language, source] = ["[name=language]", ".ea-source"].map(

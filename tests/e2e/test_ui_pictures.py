@@ -43,7 +43,10 @@ def test_pictures_are_read_and_kept(
         assert [each.get_attribute("data-state") for each in states.all()[:2]] == ["done"] * 2
         sheet.click("#ea-pictures .ea-queue li:first-child .ea-queued")
         assert sheet.locator("#ea-pictures .ea-read li").count() == len(TEXT)
-        assert sheet.locator("#ea-pictures .ea-boxes span").count() == len(TEXT)
+        sheet.wait_for_function(  # when the browser has decoded the picture
+            "(lines) => document.querySelectorAll('#ea-pictures .ea-boxes span').length === lines",
+            arg=len(TEXT),
+        )
         assert sheet.inner_text("#ea-pictures .ea-translated")
         with sheet.expect_download() as download:
             sheet.click("#ea-pictures .ea-save-json")
@@ -51,8 +54,10 @@ def test_pictures_are_read_and_kept(
         assert len(content["lines"]) == len(TEXT)
         assert content["file"] == "first.png"
         sheet.set_viewport_size({"width": 360, "height": 740})
-        for tab in sheet.locator("#ea-tabs button[role=tab]").all():
-            assert tab.evaluate("tab => tab.scrollWidth <= tab.clientWidth"), "it fits on a phone"
+        sheet.wait_for_function(  # they fit on a phone
+            "[...document.querySelectorAll('#ea-tabs button[role=tab]')].every("
+            "(tab) => tab.scrollWidth <= tab.clientWidth)"
+        )
         sheet.click("#ea-tabs [data-tab-id=history]")
         sheet.wait_for_selector("#ea-history :text('second.png')")
         assert sheet.locator("#ea-history :text('third.png')").count() == 0

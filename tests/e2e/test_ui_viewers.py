@@ -21,6 +21,7 @@ def test_viewers_read_along(desk: Desk) -> None:
     page.click(".ea-sharing-close")
 
     guest = desk.browser.new_context(locale="es")
+    guest.set_default_timeout(300_000)  # on a busy machine
     foreign = guest.new_page()
     foreign.goto(link)
     foreign.wait_for_selector(".ea-says:has-text('aún no ha empezado')")
@@ -39,11 +40,11 @@ def test_viewers_read_along(desk: Desk) -> None:
     viewer.wait_for_selector(".ea-meant:has-text(' ')")
     video.wait_for_selector(".ea-meant:has-text(' ')")
     page.wait_for_selector(".ea-share:has-text('Shared, 2')")
-    before = viewer.evaluate("parseFloat(getComputedStyle(document.querySelector('ol')).fontSize)")
+    size = "parseFloat(getComputedStyle(document.querySelector('ol')).fontSize)"
+    before = viewer.evaluate(size)
     viewer.click(".ea-larger")
-    after = viewer.evaluate("parseFloat(getComputedStyle(document.querySelector('ol')).fontSize)")
-    assert after > before
-    assert viewer.evaluate("document.documentElement.scrollWidth") <= 360
+    viewer.wait_for_function(f"(before) => {size} > before", arg=before)
+    viewer.wait_for_function("document.documentElement.scrollWidth <= 360")
     viewer.evaluate(AXE)
     assert not violations(viewer)
     assert not video.is_visible(".ea-said"), "the translation only"
