@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ class LiveCapture:
 
     Attributes:
         source: the source that is open now.
+        began: the time of day at which the first microphone was opened; None of a recording.
     """
 
     def __init__(
@@ -59,9 +61,11 @@ class LiveCapture:
         self._recorder_error: OutputError | None = None
         self._stopped = False
         self._heard = ""  # names of the microphones
+        self.began: datetime | None = None
         # Opened before a model is loaded, so that errors are reported early.
         if recording is None:
             self.source = self._open_microphone()
+            self.began = datetime.now(UTC)
             print_note(f"recording {self._heard} while the models load; Ctrl-C ends")
         else:
             from edgeapp.live.sources import FileSource

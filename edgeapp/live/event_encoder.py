@@ -22,15 +22,17 @@ class EventEncoder:
     Args:
         language: The code of the spoken language, None while it is unknown.
         now: The time of day; replaceable for tests.
+        began: The time of day of the first sample; None: now.
     """
 
     def __init__(
         self,
         language: Callable[[], str | None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        began: datetime | None = None,
     ) -> None:
         self._language, self._now = language, now
-        self._began = now()
+        self._began = began or now()
         self._utterances = self._count = 0
         self._utterance: dict[str, int] = {}  # the latest one of each speaker
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from edgeapp.live import capture
 from edgeapp.live.capture import LiveCapture
+from edgeapp.live.event_encoder import EventEncoder
+from pipelines.asr.live.events import SpeechStarted
 from tests.edgeapp.live.fake_sounddevice import FakeSoundDevice, installed
 
 
@@ -52,7 +55,11 @@ def test_what_is_said_while_models_load_is_kept_and_said(
                 assert time.monotonic() < deadline, notes
                 time.sleep(0.01)
                 notes += capsys.readouterr().err
+            loaded = datetime.now(UTC)
+            time.sleep(0.05)
         assert "listening" not in notes
+        began = EventEncoder(lambda: "en", began=capturing.began).content(SpeechStarted(1.0))
+        assert datetime.fromisoformat(began["clock"]) < loaded + timedelta(seconds=1)
         assert capsys.readouterr().err.endswith("listening to Built-in Microphone; Ctrl-C ends\n")
         capturing.stop()
         heard = 0
