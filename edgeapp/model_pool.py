@@ -131,7 +131,8 @@ class ModelPool:
         """A speech recognizer.
 
         Args:
-            name: A model. None: the settings' model, else the best installed one.
+            name: A model. None: the settings' model, else the best installed one that is not
+                bundled.
             language: The code of the spoken language, None if unknown.
             task: "transcribe" or "translate" (into English).
             drafts: What drafts for it.
@@ -245,6 +246,13 @@ class ModelPool:
         _check_task(resolved, "asr", "recognize speech")
         _draft_folder(drafts, "asr", "recognize speech")
         return resolved
+
+    def check_recognizer(self) -> None:
+        """Raise ModelNotFound if no recognizer would be used unless one is named."""
+        from pipelines.hub import choose_default
+
+        if not self.settings.model:
+            choose_default("asr")
 
     def find_translator(
         self,

@@ -9,6 +9,7 @@ names:
     compute_type = "auto"               # EDGEAPP_COMPUTE_TYPE
     threads = "auto"                    # EDGEAPP_THREADS
     trusted_proxy = "10.0.0.1"          # EDGEAPP_TRUSTED_PROXY: addresses, with commas
+    ask_to_download = true              # EDGEAPP_ASK_TO_DOWNLOAD: true or on, false or off
     history = true                      # EDGEAPP_HISTORY: true or on, false or off, or a file
     history_sound_mb = 2000             # EDGEAPP_HISTORY_SOUND_MB: of recordings; 0 keeps none
 """
@@ -47,6 +48,8 @@ class Settings:
         device: "auto", "cpu", "cuda" or "cuda:N".
         compute_type: "auto", "float32", "bfloat16", "float16" or "int8".
         threads: Number of CPU threads, or "auto".
+        ask_to_download: Whether a command on a terminal asks to download a recognizer if none is
+            on this machine.
         trusted_proxy: Reverse proxies that the server believes: addresses and networks, separated
             by commas.
         history: Whether past sessions and jobs are stored, or the file to store them in.
@@ -58,6 +61,7 @@ class Settings:
     device: str = "auto"
     compute_type: str = "auto"
     threads: int | Literal["auto"] = "auto"
+    ask_to_download: bool = True
     trusted_proxy: str = ""
     history: bool | Path = True
     history_sound_mb: int = 2000
@@ -127,7 +131,10 @@ def load_settings() -> Settings:
     sound_mb = _megabytes(values.pop("history_sound_mb", Settings.history_sound_mb))
     if value := os.environ.get("EDGEAPP_HISTORY_SOUND_MB"):
         sound_mb = _megabytes(value)
-    for name in known - {"history", "history_sound_mb"}:
+    ask = _switch("ask_to_download", values.pop("ask_to_download", True))
+    if value := os.environ.get("EDGEAPP_ASK_TO_DOWNLOAD"):
+        ask = _switch("ask_to_download", value)
+    for name in known - {"ask_to_download", "history", "history_sound_mb"}:
         if value := os.environ.get(f"EDGEAPP_{name.upper()}"):
             values[name] = value
     threads = parse_threads(str(values.pop("threads", "auto")))
@@ -136,6 +143,7 @@ def load_settings() -> Settings:
             raise OptionError(f"{path}: {name} must be a string, not {setting!r}")
     return Settings(
         threads=threads,
+        ask_to_download=ask,
         history=history,
         history_sound_mb=sound_mb,
         **values,  # type: ignore[arg-type]
@@ -159,6 +167,13 @@ def _megabytes(value: object) -> int:
     if isinstance(value, bool) or not str(value).isascii() or not str(value).isdigit():
         raise OptionError(f"history_sound_mb must be a number of MiB, 0 or more, not {value!r}")
     return int(str(value))
+
+
+def _switch(name: str, value: object) -> bool:
+    text = str(value).lower()
+    if text not in (*_ON, *_OFF):
+        raise OptionError(f"{name} must be true or false, not {value!r}")
+    return text in _ON
 
 
 def _history(value: object, folder: Path) -> bool | Path:

@@ -83,6 +83,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # But compiled kernels, whose names tell what they were made from.
         EDGEAPP_KERNELS=str(kernels),
         HF_HOME=str(_home / "huggingface"),
+        # No test needs a recognizer for people's voices but those of the choice, which unset this.
+        EDGEAPP_MODEL="demo",
         # A port where nothing listens: a test that means to reach a hub names its own.
         HF_ENDPOINT="http://127.0.0.1:9",
         HF_HUB_DISABLE_TELEMETRY="1",

@@ -22,6 +22,7 @@ from edgeapp.commands.options.common import (
     Language,
     Model,
     ModelDirectory,
+    NoDownload,
     Task,
     Threads,
     TranslateTo,
@@ -31,6 +32,7 @@ from edgeapp.commands.options.common import (
     settings_from_flags,
     use_model_directory,
 )
+from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import print_draft_report, print_note
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code, interrupt
 from pipelines import OptionError
@@ -54,6 +56,7 @@ _SPEAKERS = "Me,Them"  # of two microphones
 def live(
     model: Model = None,
     model_dir: ModelDirectory = None,
+    no_download: NoDownload = False,
     translation_model: TranslationModel = None,
     draft_model: DraftModel = None,
     draft: Draft = None,
@@ -177,7 +180,11 @@ def live(
         if speed < 0:
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = settings_from_flags(
-            device, compute_type, threads, device_hint="; --input-device names the microphone"
+            device,
+            compute_type,
+            threads,
+            no_download=no_download,
+            device_hint="; --input-device names the microphone",
         )
         use_model_directory(model_dir)
         translate_to = known_language(translate_to, "--translate-to")
@@ -207,7 +214,7 @@ def live(
             policy=policy,
         )
         pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
-        pool.find_recognizer(model, language, task, drafts)
+        find_or_pull_recognizer(pool, model, language, task, drafts)
         source = "en" if task == "translate" else language
         if translate_to is not None and (source or translation_model):
             pool.find_translator(translation_model, source, translate_to)

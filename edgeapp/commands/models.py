@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,13 +12,12 @@ import typer
 from edgeapp.commands.options.command import CommandGroup, GroupedCommand
 from edgeapp.commands.options.common import Debug, ModelDirectory, use_model_directory
 from edgeapp.commands.options.completion import complete_models
-from edgeapp.console import print_note, printable, progress, results_console
+from edgeapp.commands.options.download import pull_with_progress
+from edgeapp.console import print_note, printable, results_console
 from edgeapp.exit_codes import exit_with_code
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-    from pipelines.hub import ModelInfo, PullProgress
+    from pipelines.hub import ModelInfo
 
 __all__ = ["app"]
 
@@ -227,15 +225,8 @@ def pull(
     """
     with exit_with_code(debug):
         use_model_directory(model_dir, new=True)
-        from pipelines.hub import pull as fetch
-
         for name in names:
-            with progress(bytes_unit=True) as bar:
-                task = bar.add_task(name, total=None)
-                found = fetch(name, partial(_update, bar, task), source)
-            if found.note:
-                print_note(found.note)
-            typer.echo(found.folder)
+            typer.echo(pull_with_progress(name, source).folder)
 
 
 @app.command(cls=GroupedCommand)
@@ -286,10 +277,6 @@ def path(name: Name, model_dir: ModelDirectory = None, debug: Debug = False) -> 
         from pipelines.hub import resolve
 
         typer.echo(resolve(name).folder)
-
-
-def _update(bar: Progress, task: TaskID, state: PullProgress) -> None:
-    bar.update(task, completed=state.done_bytes, total=state.total_bytes)
 
 
 def _origin(model: ModelInfo) -> str:

@@ -39,6 +39,7 @@ from edgeapp.commands.options.common import (
     Model,
     ModelDirectory,
     NBest,
+    NoDownload,
     NoRepeatNgramSize,
     RepetitionPenalty,
     SuppressPhrase,
@@ -55,6 +56,7 @@ from edgeapp.commands.options.common import (
     settings_from_flags,
     use_model_directory,
 )
+from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.commands.options.refused import REFUSED
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
@@ -112,6 +114,7 @@ def transcribe(
     ] = None,
     model: Model = None,
     model_dir: ModelDirectory = None,
+    no_download: NoDownload = False,
     translation_model: TranslationModel = None,
     draft_model: DraftModel = None,
     draft: Draft = None,
@@ -422,7 +425,7 @@ def transcribe(
         if fp16 is not None:
             compute_type = _compute_type_of(fp16 == "True", compute_type)
         style = None if subtitle_style == AS_RECOGNIZED else style_of(subtitle_style)
-        settings = settings_from_flags(device, compute_type, threads)
+        settings = settings_from_flags(device, compute_type, threads, no_download=no_download)
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
         found = find_inputs(
@@ -501,7 +504,7 @@ def transcribe(
         # The language of the text that is translated into the target.
         spoken = "en" if task == "translate" else options.language
         if cluster is None:
-            pool.find_recognizer(model, options.language, task, drafts)
+            find_or_pull_recognizer(pool, model, options.language, task, drafts)
             if target not in (None, spoken) and (spoken or translation_model):
                 pool.find_translator(translation_model, spoken, target)
         if not dry_run:

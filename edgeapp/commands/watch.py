@@ -30,6 +30,7 @@ from edgeapp.commands.options.common import (
     Language,
     Model,
     ModelDirectory,
+    NoDownload,
     Threads,
     TranslateTo,
     TranslationModel,
@@ -37,9 +38,9 @@ from edgeapp.commands.options.common import (
     settings_from_flags,
     use_model_directory,
 )
+from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.settings import Settings
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError
 
@@ -56,6 +57,7 @@ def watch(
     outside: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the results.")],
     model: Model = None,
     model_dir: ModelDirectory = None,
+    no_download: NoDownload = False,
     translation_model: TranslationModel = None,
     language: Language = None,
     translate_to: TranslateTo = None,
@@ -96,9 +98,13 @@ def watch(
     with exit_with_code(debug), ExitStack() as stack:
         if not inside.is_dir():
             raise OptionError(f"{inside} is no folder")
-        settings = settings_from_flags(device, compute_type, threads)
+        settings = settings_from_flags(device, compute_type, threads, no_download=no_download)
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
+        from edgeapp.model_pool import ModelPool
+
+        pool = ModelPool(settings)
+        find_or_pull_recognizer(pool, model, language)
         prepare_folder(outside)
         journal = open_journal(stack, settings, wanted=True)
         if journal is None and outside.resolve().is_relative_to(inside.resolve()):
@@ -107,7 +113,7 @@ def watch(
                 "results would be taken for new files"
             )
         worker = _Worker(
-            stack, settings, journal, outside, model, translation_model, language, target,
+            stack, pool, journal, outside, model, translation_model, language, target,
             output_format, debug,
         )  # fmt: skip
         suffixes = MEDIA_SUFFIXES | (TEXT_SUFFIXES if target is not None else frozenset())
@@ -151,7 +157,7 @@ class _Worker:
     def __init__(
         self,
         stack: ExitStack,
-        settings: Settings,
+        pool: ModelPool,
         journal: JobJournal | None,
         outside: Path,
         model: str | None,
@@ -161,13 +167,12 @@ class _Worker:
         formats: str | None,
         debug: bool,
     ) -> None:
-        from edgeapp.model_pool import NO_DRAFTS, ModelPool
+        from edgeapp.model_pool import NO_DRAFTS
         from pipelines import TranscribeOptions, TranslateOptions
 
         self._options = TranscribeOptions(language=language)
         TranscriptOutput.of(f"{outside}/", formats, (), target)  # raises OptionError now
-        self._pool: ModelPool = ModelPool(settings)
-        self._pool.find_recognizer(model, language)
+        self._pool = pool
         if target is not None and translation_model is not None:
             self._pool.find_translator(translation_model, None, target)
         self._policy = JobPolicy(journal, name_skipped=False, name_done=True)

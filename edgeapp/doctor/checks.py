@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -85,7 +84,8 @@ def _settings() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    """The models on this machine, and the defaults for English speech and for pictures."""
+    """The models on this machine, and the defaults for speech and for pictures."""
+    from edgeapp.settings import load_settings
     from pipelines.hub import (
         RECOMMENDED_READER,
         RECOMMENDED_RECOGNIZER,
@@ -111,8 +111,12 @@ def _models() -> Iterator[Finding]:
         note = " (bundled, for tests)" if bundled else ""
         text = f"{what}: {', '.join(names)}{note}"
         yield Finding("Models", state, text, advice if bundled else None)
-    chosen = choose_default("asr")
-    yield Finding("Models", State.OK, f"speech is recognized by {chosen.name}")
+    try:
+        chosen = choose_default("asr", preferred=load_settings().model)
+    except EdgeError as error:
+        yield Finding("Models", State.MISSING, str(error))
+    else:
+        yield Finding("Models", State.OK, f"speech is recognized by {chosen.name}")
     yield Finding("Models", State.OK, f"pictures are read by {choose_default('reading').name}")
     unusable = incomplete_models()
     if unusable:
@@ -123,16 +127,14 @@ def _models() -> Iterator[Finding]:
 
 def _disk() -> Iterator[Finding]:
     """Free space where models are stored."""
-    from pipelines.hub import cache_folder
+    from pipelines.hub import cache_folder, free_bytes
 
-    cache = cache_folder()
-    existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
-    free = shutil.disk_usage(existing).free
+    free = free_bytes()
     low = free < _LOW_DISK_BYTES
     yield Finding(
         "Disk",
         State.MISSING if low else State.OK,
-        f"{free / 1e9:.1f} GB free in {existing}",
+        f"{free / 1e9:.1f} GB free for {cache_folder()}",
         "free some space, or set HF_HUB_CACHE to a folder on another disk" if low else None,
     )
 

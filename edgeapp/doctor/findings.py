@@ -11,7 +11,7 @@ __all__ = ["Finding", "State", "as_object", "as_text", "healthy"]
 
 
 class State(StrEnum):
-    """ok; missing: something optional; broken: recordings or text cannot be worked on."""
+    """ok; missing: something that can be added; broken: something does not work."""
 
     OK = "ok"
     MISSING = "missing"
@@ -39,7 +39,7 @@ _MARKS = {State.OK: "ok", State.MISSING: "--", State.BROKEN: "!!"}
 
 
 def healthy(findings: Sequence[Finding]) -> bool:
-    """Whether recordings and text can be worked on."""
+    """Return whether nothing is broken."""
     return all(finding.state is not State.BROKEN for finding in findings)
 
 

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.console import print_note
+from edgeapp.exit_codes import print_error
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.addresses import reachable, url_host
@@ -204,4 +205,4 @@ def _warm_up(pool: ModelPool) -> None:
     try:
         pool.warm_up()
     except EdgeError as error:  # the first task that needs the model reports it again
-        print_note(str(error))
+        print_error(error, None, debug=False)

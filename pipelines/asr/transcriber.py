@@ -59,7 +59,7 @@ from pipelines.engine import (
     interleave,
 )
 from pipelines.errors import AudioError, EngineError, OptionError, UnsupportedTask
-from pipelines.hub import folder_or_pull
+from pipelines.hub import choose_default, folder_or_pull
 from pipelines.notices import collect_notices, notice
 
 __all__ = ["Transcriber", "Transcription"]
@@ -82,7 +82,7 @@ class Transcriber:
 
     def __init__(
         self,
-        model: str | PathLike[str],
+        model: str | PathLike[str] | None = None,
         *,
         engine: Engine | None = None,
         device: str = "auto",
@@ -96,6 +96,7 @@ class Transcriber:
         """
         Args:
             model: A folder, or a name that `pipelines.hub` resolves; a Path is always a folder.
+                None: the best one on this machine, as `pipelines.hub.choose_default` chooses.
             engine: An engine to share with other models. None: an own one, which `close` closes.
             device: Of the own engine: "auto", "cpu", "cuda" or "cuda:N".
             compute_type: Of the own engine: "auto", "float32", "bfloat16", "float16" or "int8".
@@ -110,7 +111,8 @@ class Transcriber:
 
         Raises:
             ModelNotFound: There is no such folder, or the model is not on this machine and
-                `download` is False, or it cannot be downloaded.
+                `download` is False, or it cannot be downloaded. Without `model`: no recognizer is
+                on this machine; the message has the command that downloads one.
             CheckpointError: The folder is incomplete or damaged.
             ModelError: It holds no speech recognition model, or `draft_model` has another
                 vocabulary.
@@ -121,6 +123,9 @@ class Transcriber:
             raise OptionError(f"draft must be 'ngram' or None, not {draft!r}")
         if draft is not None and draft_model is not None:
             raise OptionError("draft with a model or with n-grams, not with both")
+        if model is None:
+            found = choose_default("asr")
+            model, name = found.folder, name or found.name
         folder = folder_or_pull(model, download)
         draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
         self._recognizer: Recognizer | ChunkRecognizer | None = None

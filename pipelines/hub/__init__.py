@@ -7,7 +7,14 @@ Hugging Face cache, which is shared with other tools.
 
 from pipelines.hub.addresses import InsecureMirror
 from pipelines.hub.assets import assets_folder, bundled_folder
-from pipelines.hub.cache import cache_folder, read_json, reads_lines, size_of, use_cache_folder
+from pipelines.hub.cache import (
+    cache_folder,
+    free_bytes,
+    read_json,
+    reads_lines,
+    size_of,
+    use_cache_folder,
+)
 from pipelines.hub.catalog import (
     ModelInfo,
     ResolvedModel,
@@ -17,7 +24,13 @@ from pipelines.hub.catalog import (
     remove,
     resolve,
 )
-from pipelines.hub.defaults import RECOMMENDED_READER, RECOMMENDED_RECOGNIZER, choose_default
+from pipelines.hub.defaults import (
+    RECOMMENDED_READER,
+    RECOMMENDED_RECOGNIZER,
+    RECOMMENDED_RECOGNIZER_IN_WORDS,
+    choose_default,
+    recognizer_languages,
+)
 from pipelines.hub.details import (
     CheckedFile,
     Leftover,
@@ -33,6 +46,7 @@ from pipelines.hub.stamp import Stamp, models_stamp
 __all__ = [
     "RECOMMENDED_READER",
     "RECOMMENDED_RECOGNIZER",
+    "RECOMMENDED_RECOGNIZER_IN_WORDS",
     "CheckedFile",
     "FoundModel",
     "InsecureMirror",
@@ -50,6 +64,7 @@ __all__ = [
     "find_leftovers",
     "folder_of",
     "folder_or_pull",
+    "free_bytes",
     "incomplete_models",
     "list_models",
     "model_details",
@@ -58,6 +73,7 @@ __all__ = [
     "pull",
     "read_json",
     "reads_lines",
+    "recognizer_languages",
     "remove",
     "resolve",
     "search_hub",

@@ -21,7 +21,7 @@ class Bundled:
         task: "asr", "translation" or "reading".
         source: Language code of the input that it was trained on; of a reader, one of the two.
         target: Language code of its output; of a reader, the other one.
-        good_for: Its limits, for the note that is shown when it is chosen by default.
+        good_for: Its limits, for messages.
     """
 
     task: Task
@@ -31,7 +31,7 @@ class Bundled:
 
 
 BUNDLED = {
-    "demo": Bundled("asr", "en", "en", "English, clearly spoken everyday sentences"),
+    "demo": Bundled("asr", "en", "en", "synthetic voices that speak English"),
     "demo-en-de": Bundled("translation", "en", "de", "short everyday sentences, English to German"),
     "demo-de-en": Bundled("translation", "de", "en", "short everyday sentences, German to English"),
     "reader": Bundled("reading", "en", "de", "upright lines of English and German print"),

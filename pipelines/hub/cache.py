@@ -6,6 +6,7 @@ reads them), so models that other tools downloaded are found.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = [
     "TASKS",
     "WRAPPED",
     "cache_folder",
+    "free_bytes",
     "cached_models",
     "cached_repositories",
     "cached_snapshot",
@@ -112,6 +114,13 @@ def cache_folder() -> Path:
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
+
+
+def free_bytes() -> int:
+    """Return the free bytes on the disk of the cache."""
+    cache = cache_folder()
+    existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    return shutil.disk_usage(existing).free
 
 
 def use_cache_folder(folder: Path | None) -> None:

@@ -5,7 +5,8 @@ distil-large-v2, large-v1, medium, distil-medium.en, small, distil-small.en, bas
 English, each size's .en model comes before the multilingual one; for other languages, .en and
 distil models are left out; if the language is not known they come after all multilingual ones. For
 translation into English by Whisper itself (its task "translate"), turbo and distil are left out as
-well: they were not trained on that task.
+well: they were not trained on that task. Recognizers without a short name come last, the largest
+first. The bundled recognizer is never chosen: it knows synthetic voices only.
 
 Translation from s to t, best first: opus-mt-tc-big-s-t, opus-mt-s-t, then the models for several
 languages: opus-mt-s-ROMANCE, opus-mt-ROMANCE-t, those of nllb-200-3.3b, nllb-200-distilled-1.3b,
@@ -19,7 +20,7 @@ of whole documents and captions are used where they are named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,14 +29,30 @@ from pipelines.hub.assets import BUNDLED, Bundled, Task, bundled_folder
 from pipelines.hub.cache import (
     cache_folder,
     cached_models,
+    read_json,
     reads_lines,
     usable_snapshot,
 )
-from pipelines.hub.catalog import ResolvedModel, cached_published, elsewhere, resolve, resolved
+from pipelines.hub.catalog import (
+    ModelInfo,
+    ResolvedModel,
+    cached_published,
+    elsewhere,
+    list_models,
+    resolve,
+    resolved,
+)
 from pipelines.hub.names import multilingual_models, repository_of
 from pipelines.hub.sources import published_model
+from pipelines.languages import language_in_name
 
-__all__ = ["RECOMMENDED_READER", "RECOMMENDED_RECOGNIZER", "choose_default"]
+__all__ = [
+    "RECOMMENDED_READER",
+    "RECOMMENDED_RECOGNIZER",
+    "RECOMMENDED_RECOGNIZER_IN_WORDS",
+    "choose_default",
+    "recognizer_languages",
+]
 
 _RECOGNISERS = (
     "large-v3",
@@ -58,6 +75,8 @@ _RECOGNISERS = (
 )
 RECOMMENDED_RECOGNIZER = "base"
 """The first model to download for recognition: small, fast and for all languages."""
+RECOMMENDED_RECOGNIZER_IN_WORDS = "Whisper base, 99 languages, 145 MB"
+"""What `RECOMMENDED_RECOGNIZER` is, for messages."""
 
 _READERS = tuple(f"microsoft/trocr-{size}-printed" for size in ("large", "base", "small"))
 RECOMMENDED_READER = "microsoft/trocr-base-printed"
@@ -72,8 +91,8 @@ def choose_default(
     target: str | None = None,
     preferred: str | None = None,
 ) -> ResolvedModel:
-    """The model for a task if the user names none: the best in the cache, in the order above, else
-    the bundled one.
+    """The model for a task if the user names none: the best on this machine, in the order above,
+    else the bundled one, but for recognition.
 
     Args:
         task: "asr", "translation" or "reading", for which there are no languages.
@@ -88,7 +107,8 @@ def choose_default(
         The model, with a note of one line about the choice and how to get another model.
 
     Raises:
-        ModelNotFound: No model on this machine supports these languages.
+        ModelNotFound: No model on this machine supports these languages, or only the bundled one
+            recognizes speech.
         UnsupportedTask: No model can: the languages are equal, or one is not a language code.
         Exception: As `resolve` raises for `preferred`.
     """
@@ -97,21 +117,15 @@ def choose_default(
     if task == "reading":
         return _reader()
     source, target = _base_language(source), _base_language(target)
-    if task == "translation":
-        bundled = BUNDLED[_bundled_name(task, source, target)]
-        source, target = source or bundled.source, target or bundled.target
-        _check_pair(source, target)
-        candidates, kind = list(_translators(source, target)), f"from {source} to {target}"
-    else:
-        candidates = list(_recognizers(source, into_english=_translates(source, target)))
-        kind = "" if source is None else f"for {source}"
-        kind += f" that also translates into {target}" if _translates(source, target) else ""
-        kind = kind.strip()
-    for name in candidates:
-        model = _in_cache(name, kind)
-        if model is not None:
-            return model
-    return _bundled(task, source, target, kind, better=candidates)
+    return _recognizer(source, target) if task == "asr" else _translator(source, target)
+
+
+def recognizer_languages(model: ModelInfo) -> tuple[str, ...]:
+    """Return the codes of the languages that a recognizer knows."""
+    ids = read_json(model.folder / "generation_config.json").get("lang_to_id")
+    if not isinstance(ids, dict) or not ids:
+        return (language_in_name(model.name) or "en",)
+    return tuple(str(token).strip("<|>") for token in ids)
 
 
 def _reader() -> ResolvedModel:
@@ -164,11 +178,6 @@ def _is_english_only(name: str) -> bool:
     return name.endswith(".en") or name.startswith("distil-")
 
 
-def _translates(source: str | None, target: str | None) -> bool:
-    """Whether the recognizer itself is to translate."""
-    return target is not None and target != source
-
-
 def _translators(source: str, target: str) -> Iterator[str]:
     """Short names of the models for translation, best first; most pairs exist only as names."""
     yield f"opus-mt-tc-big-{source}-{target}"
@@ -180,6 +189,58 @@ def _translators(source: str, target: str) -> Iterator[str]:
     yield from multilingual_models(source, target)
     yield f"opus-mt-{source}-mul"
     yield f"opus-mt-mul-{target}"
+
+
+def _recognizer(source: str | None, target: str | None) -> ResolvedModel:
+    """The best recognizer that is not bundled: one with a short name, else the largest of the
+    others."""
+    into_english = target is not None and target != source
+    kind = "" if source is None else f"for {source}"
+    kind = f"{kind} that also translates into {target}".strip() if into_english else kind
+    model = _best_cached(_recognizers(source, into_english=into_english), kind)
+    return model or _other_recognizer(source, kind, into_english=into_english)
+
+
+def _translator(source: str | None, target: str | None) -> ResolvedModel:
+    """The best translator on this machine, else a bundled one."""
+    bundled = BUNDLED[_bundled_name("translation", source, target)]
+    source, target = source or bundled.source, target or bundled.target
+    _check_pair(source, target)
+    kind, names = f"from {source} to {target}", list(_translators(source, target))
+    return _best_cached(names, kind) or _bundled_translator(source, target, kind, better=names[1])
+
+
+def _best_cached(names: Iterable[str], kind: str) -> ResolvedModel | None:
+    """The first of the models, given by their short names, that is on this machine."""
+    return next(filter(None, (_in_cache(name, kind) for name in names)), None)
+
+
+def _other_recognizer(source: str | None, kind: str, *, into_english: bool) -> ResolvedModel:
+    """The best recognizer without a short name, with a note. It must translate into English if
+    `into_english`, as multilingual ones do.
+
+    Raises:
+        ModelNotFound: No recognizer for people's voices is on this machine.
+    """
+    able = []
+    for model in list_models():
+        if model.task == "asr" and model.source != "bundled":
+            languages = recognizer_languages(model)
+            if source in (None, *languages) and (len(languages) > 1 or not into_english):
+                able.append(model)
+    best = max(able, key=lambda model: (model.native, model.size_bytes), default=None)
+    if best is None:
+        missing = f"no recognizer {kind}" if kind else "no recognizer"
+        name = _bundled_name("asr", None, None)
+        raise ModelNotFound(
+            f"{missing} is on this machine: looked in {cache_folder()}, and the bundled {name} is "
+            f"only for {BUNDLED[name].good_for}; `edgeapp models pull {RECOMMENDED_RECOGNIZER}` "
+            f"downloads {RECOMMENDED_RECOGNIZER_IN_WORDS}",
+            download=RECOMMENDED_RECOGNIZER,
+        )
+    what = f"the best recognizer {kind}".rstrip()
+    note = f"using {best.name}, {what} on this machine; name a model to use another"
+    return ResolvedModel(best.name, "asr", best.folder, best.source, note)
 
 
 def _in_cache(name: str, kind: str) -> ResolvedModel | None:
@@ -196,29 +257,26 @@ def _in_cache(name: str, kind: str) -> ResolvedModel | None:
     return elsewhere(name) if model is None else replace(model, note=note)
 
 
-def _bundled(
-    task: Task, source: str | None, target: str | None, kind: str, better: list[str]
-) -> ResolvedModel:
-    """The bundled model, with a note that names a better one.
+def _bundled_translator(source: str, target: str, kind: str, *, better: str) -> ResolvedModel:
+    """The bundled translator, with a note that names a better one.
 
     Raises:
-        ModelNotFound: The bundled models do not support these languages.
+        ModelNotFound: The bundled translators do not support these languages.
     """
-    name = _bundled_name(task, source, target)
+    name = _bundled_name("translation", source, target)
     bundled = BUNDLED[name]
-    suggested = better[1] if task == "translation" else RECOMMENDED_RECOGNIZER
-    # The bundled recognizer cannot translate.
-    if not _fits(bundled, source, target) or (task == "asr" and _translates(source, target)):
-        what = "translator" if task == "translation" else "recognizer"
-        limits = {name: model.good_for for name, model in BUNDLED.items() if model.task == task}
+    if not _fits(bundled, source, target):
+        limits = {
+            name: each.good_for for name, each in BUNDLED.items() if each.task == bundled.task
+        }
         raise ModelNotFound(
-            f"no {what} {kind} is on this machine: looked in {cache_folder()}, and the bundled "
-            f"{' and '.join(limits)} {'is' if len(limits) == 1 else 'are'} only for "
-            f"{' and '.join(limits.values())}; download {suggested}",
-            download=suggested,
+            f"no translator {kind} is on this machine: looked in {cache_folder()}, and the bundled "
+            f"{' and '.join(limits)} are only for {' and '.join(limits.values())}; "
+            f"download {better}",
+            download=better,
         )
-    note = f"using the bundled {name}, good for {bundled.good_for} only; {suggested} is better"
-    return ResolvedModel(name, task, bundled_folder(name), "bundled", note, suggested)
+    note = f"using the bundled {name}, good for {bundled.good_for} only; {better} is better"
+    return ResolvedModel(name, bundled.task, bundled_folder(name), "bundled", note, better)
 
 
 def _bundled_name(task: Task, source: str | None, target: str | None) -> str:

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pipelines.errors import ModelError
-from pipelines.hub.cache import cache_folder, storage_folder
+from pipelines.hub.cache import cache_folder, free_bytes, storage_folder
 from pipelines.hub.listing import RemoteFile
 
 __all__ = ["Snapshot"]
@@ -70,12 +70,10 @@ class Snapshot:
 
     def check_space(self, needed: int) -> None:
         """Raise ModelError if the disk has less space than these bytes."""
-        cache = cache_folder()
-        existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
-        free = shutil.disk_usage(existing).free
+        free = free_bytes()
         if needed > free:
             raise ModelError(
-                f"{self._repository} cannot be stored in {cache}: {needed / 1e9:,.1f} GB "
+                f"{self._repository} cannot be stored in {cache_folder()}: {needed / 1e9:,.1f} GB "
                 f"are still to be downloaded, and {free / 1e9:,.1f} GB are free; make room, or "
                 "set HF_HUB_CACHE to a folder on another disk"
             )

@@ -31,6 +31,7 @@ def sandbox(folder: Path) -> dict[str, str]:
         "PYTHONPATH": str(REPOSITORY),
         "PYTHONDONTWRITEBYTECODE": "1",
         "EDGEAPP_KERNELS": kernels,
+        "EDGEAPP_MODEL": "demo",  # none for people's voices is here
         "EDGEAPP_CONFIG": str(folder / "no-config.toml"),
         "EDGEAPP_HISTORY": str(folder / "history.db"),
         "HF_HUB_CACHE": str(folder / "no-models"),

@@ -34,14 +34,15 @@ def _heed_ctrl_c() -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Nobody's settings, nobody's models, no network."""
+    """No settings but the sandbox's model, no models but the bundled ones, no network."""
     return _clean(tmp_path)
 
 
 def _clean(folder: Path) -> dict[str, str]:
-    kept = "EDGEAPP_KERNELS"  # the compiled kernels: a server that compiles is late for a browser
+    # The compiled kernels, as a server that compiles is late for a browser; the sandbox's model.
+    kept = ("EDGEAPP_KERNELS", "EDGEAPP_MODEL")
     clean = {
-        k: v for k, v in os.environ.items() if k == kept or not k.startswith(("EDGEAPP_", "HF_"))
+        k: v for k, v in os.environ.items() if k in kept or not k.startswith(("EDGEAPP_", "HF_"))
     }
     return clean | {
         "EDGEAPP_CONFIG": str(folder / "no-config.toml"),

@@ -37,6 +37,7 @@ def test_the_environment_overrides_the_file(file: Path, monkeypatch: pytest.Monk
         ("model = ", "cannot be read"),
         ('threads = "many"', "threads must be"),
         ("threads = 0", "threads must be"),
+        ("ask_to_download = 3", "ask_to_download must be true or false, not 3"),
     ],
 )
 def test_invalid_settings_are_reported(file: Path, text: str, error: str) -> None:

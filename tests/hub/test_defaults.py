@@ -1,4 +1,4 @@
-"""Which model serves when none was named: the setting, the best download, the bundled one."""
+"""Which model serves when none was named: the setting, the best one here, a bundled translator."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ModelNotFound, UnsupportedTask
-from pipelines.hub import choose_default, defaults, list_models
+from pipelines.hub import (
+    RECOMMENDED_RECOGNIZER,
+    RECOMMENDED_RECOGNIZER_IN_WORDS,
+    choose_default,
+    defaults,
+    list_models,
+)
 from pipelines.hub.names import MODEL_LANGUAGES, repository_of
+from pipelines.hub.sources import published_model
 from tests.hub.conftest import (
     Cached,
     many_files,
@@ -59,7 +66,7 @@ def put(cached: Cached, *names: str) -> None:
 
 
 def order(cached: Cached, names: list[str], *languages: str | None) -> list[str]:
-    """Puts everything into the cache and takes out what is chosen, until the bundled one is."""
+    """Puts everything into the cache and takes out what is chosen, until none is."""
     from pipelines.hub import remove
 
     put(cached, *names)
@@ -183,9 +190,6 @@ def test_the_users_setting_goes_first(cached: Cached) -> None:
 @pytest.mark.parametrize(
     ("task", "languages", "name", "better"),
     [
-        ("asr", (), "demo", "base"),
-        ("asr", ("en",), "demo", "base"),
-        ("asr", ("en", "en"), "demo", "base"),
         ("translation", (), "demo-en-de", "opus-mt-en-de"),
         ("translation", ("en", "de"), "demo-en-de", "opus-mt-en-de"),
         ("translation", ("de", "en"), "demo-de-en", "opus-mt-de-en"),
@@ -208,9 +212,6 @@ def test_else_the_bundled_one_says_what_it_is_for_and_how_to_get_more(
 @pytest.mark.parametrize(
     ("task", "languages", "said", "better"),
     [
-        ("asr", ("fr",), "no recognizer for fr is", "base"),
-        ("asr", ("fr", "en"), "no recognizer for fr that also translates into en is", "base"),
-        ("asr", (None, "en"), "no recognizer that also translates into en is", "base"),
         ("translation", ("en", "fr"), "no translator from en to fr is", "opus-mt-en-fr"),
         ("translation", ("de", "fr"), "no translator from de to fr is", "opus-mt-de-fr"),
         ("translation", (None, "xx"), "no translator from en to xx is", "opus-mt-en-xx"),
@@ -227,6 +228,55 @@ def test_a_pair_that_nothing_here_can_do(
     assert f"looked in {hub_cache}, and the bundled demo" in message
     assert message.endswith(f"; download {better}")
     assert error.value.download == better
+
+
+@pytest.mark.parametrize(
+    ("languages", "said"),
+    [
+        ((), "no recognizer is"),
+        (("en",), "no recognizer for en is"),
+        (("fr",), "no recognizer for fr is"),
+        (("fr", "en"), "no recognizer for fr that also translates into en is"),
+        ((None, "en"), "no recognizer that also translates into en is"),
+    ],
+)
+def test_the_bundled_recognizer_is_never_chosen(
+    languages: tuple[str | None, ...], said: str, hub_cache: Path
+) -> None:
+    with pytest.raises(ModelNotFound) as error:
+        choose_default("asr", *languages)
+    assert str(error.value) == (
+        f"{said} on this machine: looked in {hub_cache}, and the bundled demo is only for "
+        "synthetic voices that speak English; `edgeapp models pull base` downloads Whisper base, "
+        "99 languages, 145 MB"
+    )
+    assert error.value.download == "base"
+    assert choose_default("asr", *languages, preferred="demo").name == "demo"
+
+
+def test_what_the_recommended_recognizer_is() -> None:
+    model = published_model(RECOMMENDED_RECOGNIZER)
+    assert model is not None
+    megabytes = max(file.size for file in model.files) / 1e6
+    assert RECOMMENDED_RECOGNIZER_IN_WORDS.endswith(f" {megabytes:.0f} MB")
+
+
+def test_a_recognizer_without_a_short_name_comes_last(cached: Cached) -> None:
+    tuned = {"generation_config.json": b'{"lang_to_id": {"<|de|>": 1, "<|it|>": 2}}'}
+    cached("someone/whisper-tuned", whisper_files() | tuned)
+    cached("someone/other-tuned.en", whisper_files())
+    for languages in (("de",), ("it", "en"), (None, "en")):
+        assert choose_default("asr", *languages).name == "someone/whisper-tuned"
+    found = choose_default("asr", "en")
+    assert (found.name, found.source) == ("someone/other-tuned.en", "cache")
+    assert found.note == (
+        "using someone/other-tuned.en, the best recognizer for en on this machine; name a model to "
+        "use another"
+    )
+    with pytest.raises(ModelNotFound, match="no recognizer for fr is"):
+        choose_default("asr", "fr")
+    put(cached, "tiny")
+    assert choose_default("asr", "de").name == "tiny"
 
 
 @pytest.mark.parametrize("languages", [("de", "de"), ("en", "en")])

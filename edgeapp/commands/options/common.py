@@ -33,6 +33,7 @@ __all__ = [
     "Model",
     "ModelDirectory",
     "NBest",
+    "NoDownload",
     "NoRepeatNgramSize",
     "RepetitionPenalty",
     "SuppressPhrase",
@@ -138,6 +139,14 @@ ModelDirectory = Annotated[
     typer.Option(
         "--model-dir",
         help="Folder in which models are looked for, instead of the Hugging Face cache.",
+        rich_help_panel=MODELS,
+    ),
+]
+NoDownload = Annotated[
+    bool,
+    typer.Option(
+        "--no-download",
+        help="Do not ask whether a recognizer is to be downloaded if none is here.",
         rich_help_panel=MODELS,
     ),
 ]
@@ -289,6 +298,7 @@ def settings_from_flags(
     compute_type: str | None,
     threads: str | None,
     *,
+    no_download: bool = False,
     device_hint: str = "",
 ) -> Settings:
     """The settings, overridden by the flags that were given.
@@ -297,6 +307,7 @@ def settings_from_flags(
         device: Value of --device.
         compute_type: Value of --compute-type.
         threads: Value of --threads.
+        no_download: Value of --no-download.
         device_hint: Appended to the error for a device that is none.
 
     Raises:
@@ -315,6 +326,7 @@ def settings_from_flags(
         device=device or settings.device,
         compute_type=compute_type or settings.compute_type,
         threads=parse_threads(threads) if threads else settings.threads,
+        ask_to_download=settings.ask_to_download and not no_download,
     )
 
 

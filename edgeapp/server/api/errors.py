@@ -44,6 +44,7 @@ class ApiError(Exception):
         code: OpenAI's code, if it is not the usual one of the status.
         param: The field at fault.
         retry_after_s: When to try again, in whole seconds.
+        permanent: Whether trying again is useless; OpenAI's clients retry some statuses otherwise.
     """
 
     def __init__(
@@ -54,16 +55,19 @@ class ApiError(Exception):
         code: str | None = None,
         param: str | None = None,
         retry_after_s: int | None = None,
+        permanent: bool = False,
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.code, self.param = status, message, code, param
-        self.retry_after_s = retry_after_s
+        self.retry_after_s, self.permanent = retry_after_s, permanent
 
     def reply(self, path: str) -> Response:
         """The response, in the shape of the interface that a path belongs to."""
         headers = {}
         if self.retry_after_s is not None:
             headers["retry-after"] = str(self.retry_after_s)
+        if self.permanent:
+            headers["x-should-retry"] = "false"
         return error_reply(
             path, self.status, self.message, code=self.code, param=self.param, headers=headers
         )

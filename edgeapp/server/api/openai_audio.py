@@ -61,6 +61,7 @@ class OpenAIAudio:
             "transcribe" if endpoint == "transcriptions" else "translate"
         )
         person = service.logins.person_of(request)
+        await service.check_recognizer(person)
         form = await service.uploads.read(request, person)
         try:
             wanted = TranscriptionRequest.from_fields(form.fields, endpoint)

@@ -11,11 +11,13 @@ from starlette.requests import HTTPConnection, Request
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
 from edgeapp.server.api.calls import Call
+from edgeapp.server.api.errors import ApiError, api_error_of
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.api.uploads import FormUploads
 from edgeapp.server.api.work_queue import Place, WorkQueue
 from edgeapp.server.api.work_thread import RunningWork, Work, in_thread, unless_client_leaves
 from edgeapp.server.fairness import FairThreads
+from pipelines import ModelNotFound
 
 if TYPE_CHECKING:
     from edgeapp.server.options import ServerOptions
@@ -51,6 +53,18 @@ class ApiService:
     uploads: FormUploads
     metrics: Metrics
     threads: FairThreads
+
+    async def check_recognizer(self, person: str) -> None:
+        """Check that speech can be recognized, before anything is received.
+
+        Raises:
+            ApiError: No recognizer is on this machine.
+        """
+        try:
+            await self.threads.run(person, self.pool.check_recognizer)
+        except ModelNotFound as error:
+            message = api_error_of(error).message
+            raise ApiError(503, message, code="model_not_found", permanent=True) from None
 
     async def start(
         self,

@@ -65,6 +65,7 @@ class GradioUploads:
 
     async def _receive(self, request: Request) -> Response:
         person = self._service.logins.person_of(request)
+        await self._service.check_recognizer(person)
         form = await self._service.uploads.read(request, person, field=_FIELD)
         token = secrets.token_urlsafe(24)
         expiry = asyncio.get_running_loop().call_later(_WAITS_S, self._expire, token)

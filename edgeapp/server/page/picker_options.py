@@ -15,12 +15,19 @@ from pipelines import (
     EdgeError,
     OptionError,
     is_one_language,
-    language_in_name,
     model_languages,
     pair_in_name,
     two_letter,
 )
-from pipelines.hub import ModelInfo, Stamp, choose_default, list_models, models_stamp, read_json
+from pipelines.hub import (
+    ModelInfo,
+    Stamp,
+    choose_default,
+    list_models,
+    models_stamp,
+    read_json,
+    recognizer_languages,
+)
 
 __all__ = [
     "ModelChoice",
@@ -85,11 +92,11 @@ class PickerOptions:
     """What the page offers.
 
     Attributes:
-        recognizers: For speech.
+        recognizers: For speech; the bundled one is the last.
         pairs: Languages of the translators.
         readers: For pictures.
         automatic: Codes of the languages for which a recognizer can be chosen automatically: not
-            of those that only a named one recognizes, as Moonshine for Japanese.
+            of those that only the bundled one recognizes.
     """
 
     recognizers: tuple[RecognizerOption, ...]
@@ -172,11 +179,12 @@ def picker_options(preferred: str | None = None) -> PickerOptions:
 
 @lru_cache(maxsize=2)  # with and without the settings' recognizer
 def _options_of(models: Sequence[ModelInfo], stamp: Stamp, preferred: str | None) -> PickerOptions:
-    recognizers = tuple(
-        RecognizerOption(model.name, _languages(model), model.source == "bundled")
+    recognizers = [
+        RecognizerOption(model.name, recognizer_languages(model), model.source == "bundled")
         for model in models
         if model.task == "asr" and model.native
-    )
+    ]
+    recognizers.sort(key=lambda option: option.bundled)  # last: they are not chosen by themselves
     pairs = [
         pair
         for model in models
@@ -189,7 +197,7 @@ def _options_of(models: Sequence[ModelInfo], stamp: Stamp, preferred: str | None
         if model.task == "reading"
     )
     automatic = _automatic_languages(recognizers, preferred)
-    return PickerOptions(recognizers, tuple(pairs), readers, automatic)
+    return PickerOptions(tuple(recognizers), tuple(pairs), readers, automatic)
 
 
 def language_name(code: str) -> str:
@@ -216,13 +224,6 @@ def _automatic_languages(
             if chosen in able or chosen not in listed:
                 codes += group
     return tuple(sorted(codes))
-
-
-def _languages(model: ModelInfo) -> tuple[str, ...]:
-    ids = read_json(model.folder / "generation_config.json").get("lang_to_id")
-    if not isinstance(ids, dict) or not ids:
-        return (language_in_name(model.name) or "en",)
-    return tuple(token.strip("<|>") for token in ids)
 
 
 def _pairs(model: ModelInfo) -> list[TranslatorOption]:

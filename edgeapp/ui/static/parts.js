@@ -53,7 +53,10 @@ export function fillPickers(root, { recognizers, automatic, pairs, languages }) 
   fill(target, [["", t("None")], ...named(targets, languages)]);
   const suitable = recognizers.filter((model) => !language.value || model.languages.includes(language.value));
   const models = suitable.map(({ name }) => [name, name]);
-  if (!language.value || automatic.includes(language.value)) models.unshift(["", t("Automatic")]);
+  // A bundled model is used if it is named, never because it is the first one.
+  if (!language.value || automatic.includes(language.value) || suitable.every((model) => model.bundled)) {
+    models.unshift(["", t("Automatic")]);
+  }
   fill(root.querySelector("[name=model]"), models);
 }
 

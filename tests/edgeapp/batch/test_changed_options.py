@@ -32,7 +32,7 @@ NEUTRAL = set(
     "allow_private allow_urls cluster debug device draft draft_model dry_run events from_list "
     "model_dir no_journal output overwrite retry_failed threads verbose".split()
 )
-TRANSCRIBE_NEUTRAL = NEUTRAL | {"audio", "device_index"}
+TRANSCRIBE_NEUTRAL = NEUTRAL | {"audio", "device_index", "no_download"}
 # as_text is another kind of job; source and target need a model of several languages: see below.
 TRANSLATE_NEUTRAL = NEUTRAL | {"files", "text", "workers", "as_text", "source", "target"}
 

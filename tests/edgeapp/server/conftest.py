@@ -27,7 +27,7 @@ from edgeapp.server.request_log import RequestLog
 from edgeapp.server.routes import app_routes
 from edgeapp.server.serve import server_config
 from edgeapp.server.transport.connections import Connections, LimitedListener
-from edgeapp.settings import Settings
+from edgeapp.settings import load_settings
 from tests.fixtures.browser import serving
 
 
@@ -79,7 +79,7 @@ def serving_routes(
     listener.bind((chosen.host, 0))
     listener.listen()
     limit = MemoryLimit(chosen.memory_bytes)
-    pool = ModelPool(Settings(), listed_only=True, memory_limit=limit)
+    pool = ModelPool(load_settings(), listed_only=True, memory_limit=limit)
     own = app_routes(pool, chosen, folder / "history.db", tokens)
     secured = SecurityMiddleware(
         Starlette(routes=own.routes),

@@ -74,6 +74,11 @@ class RealtimeSocket:
             refusal = ApiError(400, "only transcription sessions exist: ?intent=transcription")
             await self._refuse(websocket, refusal, _POLICY_VIOLATION)
             return
+        try:
+            await self._service.check_recognizer(self._service.logins.person_of(websocket))
+        except ApiError as refusal:
+            await self._refuse(websocket, refusal, _POLICY_VIOLATION)
+            return
         session = _Session(self._service, websocket, self._rates)
         try:
             self._sessions.acquire(session)

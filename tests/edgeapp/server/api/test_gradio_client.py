@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from edgeapp.server.gradio_api import endpoints
 from edgeapp.server.options import ServerOptions
 from edgeapp.server.serve import server_config
 from edgeapp.server.transport.connections import Connections, LimitedListener
-from edgeapp.settings import Settings
+from edgeapp.settings import load_settings
 from pipelines.hub import assets_folder
 from tests.edgeapp.server.api.conftest import QUESTION, recording
 
@@ -48,7 +49,7 @@ def serving_page(tokens: TokenFile | None = None, **options: Any) -> Iterator[tu
             warnings.simplefilter("ignore")  # Gradio's own
             from edgeapp.server.app import make_app
 
-            pool = ModelPool(Settings(threads=1), listed_only=True)
+            pool = ModelPool(replace(load_settings(), threads=1), listed_only=True)
             app, own = make_app(pool, chosen, None, tokens)
         server.append(uvicorn.Server(server_config(app, connections)))
         made.append(own)

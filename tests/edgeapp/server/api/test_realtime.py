@@ -395,10 +395,15 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
         async def send_json(self, event: Any) -> None:
             await reading.wait()
 
+    async def has_recognizer(person: str) -> None:
+        pass
+
     async def talk() -> tuple[int, int]:
         pool = ModelPool(Settings(), listed_only=True)
         logins = SimpleNamespace(person_of=lambda connection: "", user_of=lambda connection: "")
-        service: Any = SimpleNamespace(pool=pool, logins=logins, options=ServerOptions())
+        service: Any = SimpleNamespace(
+            pool=pool, logins=logins, options=ServerOptions(), check_recognizer=has_recognizer
+        )
         socket: Any = Socket()
         serving = asyncio.create_task(RealtimeSocket(service, Sessions(1)).serve(socket))
         before = -1

