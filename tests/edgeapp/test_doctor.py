@@ -107,6 +107,18 @@ def test_a_model_that_is_not_whole_is_named(
     assert finding.advice == f"edgeapp models path {repository} says why"
 
 
+def test_without_a_recognizer_it_says_what_to_do(
+    hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = [f.text for f in checks.CHECKS["Models"]() if f.state is State.OK]
+    assert "speech is recognized by demo" in named, "as the sandbox's settings say"
+    monkeypatch.delenv("EDGEAPP_MODEL")
+    (found,) = [f for f in checks.CHECKS["Models"]() if "no recognizer is" in f.text]
+    assert found.state is State.MISSING
+    assert "`edgeapp models pull base`" in found.text
+    assert not any("recognized by" in f.text for f in checks.CHECKS["Models"]())
+
+
 def test_an_error_in_a_check_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> Any:
         raise PermissionError(13, "Permission denied", "/models")
