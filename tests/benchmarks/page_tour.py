@@ -325,6 +325,7 @@ def main() -> None:
         stack.callback(hub.stop)
         stack.callback(ended.set)
         environment = os.environ | {
+            "EDGEAPP_MODEL": "demo",
             "EDGEAPP_CONFIG": str(folder / "no-config.toml"),
             "EDGEAPP_HISTORY": str(folder / "history.db"),
             "HF_HUB_CACHE": str(folder / "models"),

@@ -114,6 +114,7 @@ def compare(clients: list[int], requests: int) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         convert(folder / "model")
+        os.environ["EDGEAPP_MODEL"] = "demo"
         os.environ["EDGEAPP_HISTORY"] = str(folder / "history.db")
         os.environ["HF_HUB_CACHE"] = str(folder / "no-models")
         servers: dict[str, Any] = {}
