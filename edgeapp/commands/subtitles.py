@@ -47,7 +47,8 @@ def check(
     """
     with exit_with_code(debug):
         limits = style_of(style)
-        hint = EncodingHint(None if encoding is None else named_encoding(encoding))
+        named = None if encoding is None else named_encoding(encoding)
+        hint = EncodingHint(named, has_option=True)
         code = DONE
         from edgeapp.documents.subtitle_file import read
         from edgeapp.documents.subtitle_markup import plain_text

@@ -70,7 +70,7 @@ from edgeapp.commands.options.completion import complete_languages
 from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.structure import STRUCTURED_SUFFIXES
 from edgeapp.documents.subtitle_file import is_subtitle_file
-from edgeapp.documents.text_encoding import named_encoding
+from edgeapp.documents.text_encoding import EncodingHint, named_encoding
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import Settings
 from edgeapp.subtitles.formats import FORMATS
@@ -286,6 +286,7 @@ def translate(
         source_code = None if automatic else known_language(source, "--from")
         target_code = known_language(target, "--to")
         named_as = None if encoding is None else named_encoding(encoding)
+        hint = EncodingHint(named_as, has_option=True)
         listed = read_list(from_list) if from_list else []
         remote = remote_files(allow_urls, allow_private)
         inputs = _inputs([*(files or ()), *listed], text or (), output, as_text, remote)
@@ -376,7 +377,7 @@ def translate(
                 events,
                 applicable,
                 assumed,
-                named_as,
+                hint,
             )
             inputs = runner.without_results(inputs)
             if not automatic:

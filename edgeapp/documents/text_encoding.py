@@ -102,10 +102,12 @@ class EncodingHint:
     Attributes:
         encoding: The encoding that a person named, or None.
         language: Code of the language of the text, or None.
+        has_option: The command has the option --encoding, which messages then name.
     """
 
     encoding: TextEncoding | None = None
     language: str | None = None
+    has_option: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
@@ -198,12 +200,12 @@ def file_encoding(
     encoding = stated or UTF_8
     number = _undecodable_line(file, encoding)
     if number is not None and stated is None and not _mostly_utf8(file):
-        encoding = _legacy_encoding(_sample(file), name, number, hint.language)
+        encoding = _legacy_encoding(_sample(file), name, number, hint)
         number = _undecodable_line(file, encoding)
         if number is None:
-            _note_legacy(name, encoding.codec)
+            _note_legacy(name, encoding.codec, hint.has_option)
     if number is not None:
-        raise _not_decoded(name, number, encoding.codec)
+        raise _not_decoded(name, number, encoding.codec, hint.has_option)
     file.seek(0)
     return encoding
 
@@ -231,21 +233,21 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         buffered.detach()
 
 
-def _legacy_encoding(sample: bytes, name: str, number: int, language: str | None) -> TextEncoding:
+def _legacy_encoding(sample: bytes, name: str, number: int, hint: EncodingHint) -> TextEncoding:
     """Return the encoding of a text that is not UTF-8.
 
     Args:
         sample: Lines of it.
         name: Name for messages.
         number: Number of the first line that is not UTF-8.
-        language: Code of its language, or None.
+        hint: What is known about its encoding.
 
     Raises:
         InputError: It cannot be told.
     """
-    codec = guess_encoding(sample, language)
+    codec = guess_encoding(sample, hint.language)
     if codec is None:
-        raise _not_decoded(name, number, UTF_8.codec)
+        raise _not_decoded(name, number, UTF_8.codec, hint.has_option)
     return TextEncoding(codec)
 
 
@@ -281,7 +283,8 @@ def _mostly_utf8(file: BinaryIO) -> bool:
 
 
 class LineDecoder:
-    """Decodes the lines of a text whose encoding may show only when other lines come.
+    """Decodes the lines of a text on the command line, whose encoding may show only when other
+    lines come.
 
     Args:
         name: Name for messages.
@@ -295,7 +298,7 @@ class LineDecoder:
     ) -> None:
         self._name = name
         self._codec = None if encoding is None else encoding.codec
-        self._language = language
+        self._hint = EncodingHint(language=language, has_option=True)
 
     def decode(self, raw: bytes, number: int, sample: bytes = b"") -> str:
         """Return a line as text.
@@ -312,11 +315,11 @@ class LineDecoder:
             text = raw.decode(self._codec or "utf-8")
         except UnicodeDecodeError:
             if self._codec is not None:
-                raise _not_decoded(self._name, number, self._codec) from None
+                raise _not_decoded(self._name, number, self._codec, True) from None
             sample = b"\n".join([raw, sample])
-            self._codec = _legacy_encoding(sample, self._name, number, self._language).codec
+            self._codec = _legacy_encoding(sample, self._name, number, self._hint).codec
             text = self.decode(raw, number)
-            _note_legacy(self._name, self._codec)
+            _note_legacy(self._name, self._codec, True)
         if self._codec is None and not raw.isascii():
             self._codec = "utf-8"
         return text
@@ -374,9 +377,9 @@ def read_bytes(path: Path, max_bytes: int, hint: str) -> bytes:
     return content
 
 
-def _note_legacy(name: str, codec: str) -> None:
-    read_as = _shown(codec)
-    print_note(f"{name}: this is not UTF-8; it is read as {read_as} (--encoding names another)")
+def _note_legacy(name: str, codec: str, has_option: bool) -> None:
+    option = " (--encoding names another)" if has_option else ""
+    print_note(f"{name}: this is not UTF-8; it is read as {_shown(codec)}{option}")
 
 
 def _shown(codec: str) -> str:
@@ -387,8 +390,9 @@ def _shown(codec: str) -> str:
     return usual.get(codec, codec.upper().replace("_", "-"))
 
 
-def _not_decoded(name: str, number: int, codec: str) -> InputError:
+def _not_decoded(name: str, number: int, codec: str, has_option: bool) -> InputError:
+    option = "name the encoding (--encoding windows-1251), or " if has_option else ""
     return InputError(
-        f"{name}, line {number}: some bytes are not {_shown(codec)} text; name the encoding "
-        "(--encoding windows-1251), or convert the file to UTF-8"
+        f"{name}, line {number}: some bytes are not {_shown(codec)} text; {option}"
+        "convert the file to UTF-8"
     )

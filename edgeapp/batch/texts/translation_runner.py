@@ -27,7 +27,7 @@ from edgeapp.batch.texts.translation_job import TranslationJob
 from edgeapp.batch.texts.translation_models import TranslationModels
 from edgeapp.console import print_note
 from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
-from edgeapp.documents.text_encoding import EncodingHint, TextEncoding, text_of_head
+from edgeapp.documents.text_encoding import NO_HINT, EncodingHint, text_of_head
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import InputError
@@ -78,7 +78,7 @@ class TranslationRunner:
         policy: How earlier runs are treated; for results in files.
         events: Print the progress as JSON lines on stdout.
         applicable: Options that are refused where they have no effect.
-        encoding: The encoding of the texts, if it was named.
+        hint: What is known about the encoding of all texts.
     """
 
     models: TranslationModels
@@ -93,7 +93,7 @@ class TranslationRunner:
     events: bool = False
     applicable: ApplicableOptions = field(default_factory=ApplicableOptions)
     assumed: str | None = None
-    encoding: TextEncoding | None = None
+    hint: EncodingHint = NO_HINT
 
     def __post_init__(self) -> None:
         self._progress = RunProgress()
@@ -242,7 +242,7 @@ class TranslationRunner:
     ) -> tuple[TranslationJob | SubtitleJob | HtmlJob, Path | None]:
         """The work on a text, and the path of its result. Loads the model for its language."""
         language = None if self.automatic or self.assumed else self.models.source_language
-        hint = EncodingHint(self.encoding, language)
+        hint = replace(self.hint, language=language)
         source = replace(each.source, hint=hint)
         origin = Origin.of(source.name, source.shown)
         if source.text is not None:

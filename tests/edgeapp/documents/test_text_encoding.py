@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,12 +138,16 @@ def test_the_language_decides_where_a_text_is_too_short(
         ("Die Tür ist schön.\n".encode("cp850"), EncodingHint(language="de")),
     ],
 )
-def test_what_cannot_be_told_is_an_error_that_names_the_option(
+def test_what_cannot_be_told_is_an_error_that_names_the_option_of_the_command_line(
     content: bytes, hint: EncodingHint
 ) -> None:
-    message = r"^t\.txt, line 2: some bytes are not .* text; name the encoding \(--encoding "
-    with pytest.raises(InputError, match=message):
+    message = r"^t\.txt, line 2: some bytes are not .* text; "
+    option = r"name the encoding \(--encoding windows-1251\), or "
+    with pytest.raises(InputError, match=f"{message}convert the file to UTF-8$"):
         decode_text(b"fine\n" + content, "t.txt", hint=hint)
+    on_command_line = replace(hint, has_option=True)
+    with pytest.raises(InputError, match=f"{message}{option}convert the file to UTF-8$"):
+        decode_text(b"fine\n" + content, "t.txt", hint=on_command_line)
 
 
 @given(st.text(), st.integers(0, 40))

@@ -382,3 +382,12 @@ def test_the_python_client(api: Api) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         client.translate("x", "en", "xx")
     assert "error" in json.load(io.BytesIO(refused.value.read()))
+
+
+def test_an_encoding_that_cannot_be_told_is_an_error_without_options_of_the_command_line(
+    api: Api,
+) -> None:
+    file = {"file": ("short.txt", "Привет!\n".encode("koi8-r"))}
+    answer = api.post("translate_file", files=file, data={"source": "en", "target": "de"})
+    assert answer.status_code == 400
+    assert answer.json()["error"].endswith("not UTF-8 text; convert the file to UTF-8")
