@@ -34,6 +34,7 @@ from edgeapp.commands.options.common import (
 )
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import print_draft_report, print_note
+from edgeapp.english_only import english_only_note
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code, interrupt
 from pipelines import OptionError
 
@@ -254,6 +255,8 @@ def _session(
     from pipelines import LiveTranscriber, LiveTranslator, TranslateOptions
 
     source, task = options.transcribe.language, options.transcribe.task
+    if note := english_only_note(transcriber, source):
+        print_note(note)
     model_translator, translate_options = None, None
     if target is not None:
         if task == "translate":

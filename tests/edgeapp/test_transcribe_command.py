@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from edgeapp.cli import main
 from edgeapp.exit_codes import InputFailures
 from pipelines import InputError, ModelError, OptionError
-from pipelines.hub import assets_folder
+from pipelines.hub import assets_folder, bundled_folder
 
 QUESTION = assets_folder() / "samples" / "question.flac"
 CPU = ("-m", "demo", "-l", "en", "--device", "cpu", "--threads", "1")
@@ -128,3 +129,18 @@ def test_choices_of_decoding(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(content["segments"][0]["alternatives"]) == 2
     code, _, err = run("--beam-size", "3", "--n-best", "2", capsys=capsys)
     assert (code, err) == (2, "edgeapp: --n-best is reported in JSON: -f json\n")
+
+
+@pytest.mark.slow
+def test_an_english_only_model_says_so_once_if_no_language_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(bundled_folder("demo"), tmp_path / "mine.en")
+    shutil.copy(QUESTION, tmp_path / "other.flac")
+    note = "understands English only; for other languages choose a multilingual model, such as base"
+    command = ["other.flac", "-m", "./mine.en", "--no-journal", "-o", "out", "-f", "txt"]
+    for language, count in ((), 1), (("-l", "en"), 0):
+        with pytest.raises(SystemExit) as stop:
+            main(["transcribe", str(QUESTION), *command, "--overwrite", *language])
+        assert stop.value.code == 0
+        assert capsys.readouterr().err.count(note) == count

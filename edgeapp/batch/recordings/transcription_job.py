@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.recordings.sentence_translation import SentenceTranslation
+from edgeapp.english_only import other_language_note
 from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.segmenter import SentenceJoiner
 
@@ -178,6 +179,9 @@ class TranscriptionJob:
             if self.options.in_chunks:
                 message += "; with a batch size of 1 no part is left out as silence"
             view.warned(message)
+        given = self.options.language
+        if note := other_language_note(self.transcriber, given, self._segments):
+            view.warned(note)
         if checkpoint is not None:
             self._keep_piece(checkpoint)  # the last cues
         return self.transcript

@@ -24,6 +24,7 @@ from edgeapp.batch.recordings.transcript_output import SUBTITLE_FORMATS, Transcr
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
 from edgeapp.console import format_clock, print_draft_report, print_note
+from edgeapp.english_only import english_only_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.file_names import beside
 from edgeapp.subtitles.formats import Cue, Transcript, render
@@ -100,6 +101,7 @@ class TranscriptionRunner:
     def __post_init__(self) -> None:
         if self._styles_words and SUBTITLE_FORMATS.intersection(self.output.formats):
             self.options = replace(self.options, word_timestamps=True)
+        self._told_language = False
         self._progress, self._sounds = RunProgress(), SoundPrefetch()
         self._following: Mapping[str, str] = {}
         self._writer = ResultWriter(self.policy.journal, self.policy.overwrite)
@@ -373,6 +375,9 @@ class TranscriptionRunner:
         elif sound is not None:
             audio, job.warnings = sound.samples, sound.warnings
         del sound  # its samples are held by the job alone
+        note = english_only_note(self.transcriber, self.options.language)
+        if note and not self._told_language:  # It is about the model, so that once is enough.
+            job.warnings, self._told_language = (*job.warnings, note), True
         if not self.options.in_chunks and not self._is_remote:
             self._note_loudness(found)
         if source in self._following:

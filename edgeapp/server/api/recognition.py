@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from edgeapp.english_only import english_only_note, other_language_note
 from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
 from edgeapp.server.api.metrics import Metrics
@@ -100,6 +101,9 @@ class Recognition:
         began, tokens, heard = time.monotonic(), 0, False
         duration = len(samples) / 16_000
         transcriber, task = self._transcriber()
+        if note := english_only_note(transcriber, self.request.language):
+            warnings.append(note)
+        segments: list[Segment] = []
         translate: Callable[[Segment], Segment] | None = None
         with ExitStack() as stack:
             stack.enter_context(self.pool.using(transcriber))
@@ -118,6 +122,7 @@ class Recognition:
                     )
                 elif isinstance(event, SegmentDone):
                     tokens += len(event.segment.tokens)
+                    segments.append(event.segment)
                     if event.segment.text.strip():
                         heard = True
                         yield translate(event.segment) if translate else event.segment
@@ -125,6 +130,8 @@ class Recognition:
                     warnings.append(event.message)
         if not heard:
             warnings.append("no speech was found")
+        if note := other_language_note(transcriber, self.request.language, segments):
+            warnings.append(note)
         self.metrics.count_recognition(duration, time.monotonic() - began, tokens)
 
     def _transcriber(self) -> tuple[Transcriber, Literal["transcribe", "translate"]]:

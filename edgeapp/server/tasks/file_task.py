@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.recordings.transcription_job import TranscriptionJob
+from edgeapp.english_only import english_only_note
 from edgeapp.history import TranslatedCue
 from edgeapp.live.doubts import doubts_of
 from edgeapp.server.page.sounds import media_suffix
@@ -105,6 +106,8 @@ class FileTask(UploadTask):
                 translator_for if choice.target else None,
                 choice.target,
             )
+            if note := english_only_note(transcriber, choice.language):
+                job.warnings = (note,)
             try:
                 job.run(samples, view)
             finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from edgeapp.batch.run_progress import RunProgress
 from edgeapp.subtitles.formats import Cue
 from pipelines import LeftOut, NumericalError, Translation
 from pipelines.asr import Segment, SegmentDone, TextDelta, TranscribeOptions, TranscriptionInfo
+from pipelines.asr.capabilities import Capabilities
 
 
 class FakeTranscriber:
@@ -21,6 +24,7 @@ class FakeTranscriber:
 
     def __init__(self, language: str, *texts: str) -> None:
         self._language, self._texts = language, texts
+        self.capabilities = Capabilities("whisper-small", True, True, ("en", "de"))
 
     def stream(
         self, audio: object, options: object, *, resume_from: object, checkpoints: bool
@@ -61,6 +65,39 @@ def test_it_is_said_that_nothing_was_heard(texts: tuple[str, ...]) -> None:
     TranscriptionJob(transcriber, TranscribeOptions()).run("talk.wav", again)
     message = "no speech was found; with a batch size of 1 no part is left out as silence"
     assert again.calls[-1] == ("warned", (message,))
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "tokens", "language", "said"),
+    [
+        ((-0.95, -1.4), 12, None, True),  # as of tiny.en and a German recording
+        ((-0.4, -1.0), 12, None, False),
+        ((-1.2, -1.4), 12, "en", False),  # the person knows it
+        ((-1.2, -1.4), 5, None, False),  # too few words to tell
+    ],
+)
+def test_an_english_only_model_says_that_it_heard_another_language(
+    logprobs: tuple[float, ...], tokens: int, language: str | None, said: bool
+) -> None:
+    class EnglishOnly(FakeTranscriber):
+        capabilities = Capabilities("tiny.en", False, False, ("en",))
+        model = SimpleNamespace(folder=Path("tiny.en"))
+
+        def __init__(self) -> None: ...
+
+        def stream(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+            yield TranscriptionInfo("en", None, 2.0)
+            for at, logprob in enumerate(logprobs):
+                ids = (1,) * tokens
+                yield SegmentDone(Segment(at, 0, at, at + 1.0, "was", ids, 0.0, logprob, 1.0, 0.0))
+
+    transcriber: Any = EnglishOnly()
+    view = RecordingView()
+    TranscriptionJob(transcriber, TranscribeOptions(language=language)).run("talk.wav", view)
+    message = (
+        "this sounds like another language than English, which is all that tiny.en understands"
+    )
+    assert (("warned", (message,)) in view.calls) is said
 
 
 def test_it_is_said_that_speech_was_taken_for_silence() -> None:

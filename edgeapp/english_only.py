@@ -1,0 +1,67 @@
+"""What is said of recognizers that understand English only, such as tiny.en.
+
+They write English words for any language that they hear, without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipelines import Segment, Transcriber
+
+__all__ = ["english_only_note", "other_language_note"]
+
+# Mean log-probability of the tokens of a recording, below which its language is not English.
+# Measured with tiny.en in chunks: eleven recordings of English -0.20 to -0.38, one in which a third
+# of the sentences is in other languages -0.63, one in German -1.18.
+_LEAST_LOGPROB = -0.9
+_LEAST_TOKENS = 20  # fewer may be unclear in English, too
+
+
+def english_only_note(transcriber: Transcriber, language: str | None) -> str | None:
+    """Return what to say before a recording is recognized, or None.
+
+    Args:
+        transcriber: The recognizer.
+        language: The language that was given; None: it would be detected by other recognizers.
+    """
+    if language is not None or not _is_english_only(transcriber):
+        return None
+    return (
+        f"{transcriber.capabilities.name} understands English only; for other languages choose a "
+        "multilingual model, such as base (`edgeapp models pull base`)"
+    )
+
+
+def other_language_note(
+    transcriber: Transcriber, language: str | None, segments: Sequence[Segment]
+) -> str | None:
+    """Return what to say when a recording has been recognized, or None.
+
+    Args:
+        transcriber, language: As for `english_only_note`.
+        segments: Those of the recording.
+    """
+    if language is not None or not _is_english_only(transcriber):
+        return None
+    tokens = sum(len(segment.tokens) for segment in segments)
+    total = sum(segment.avg_logprob * len(segment.tokens) for segment in segments)
+    if tokens < _LEAST_TOKENS or total >= _LEAST_LOGPROB * tokens:
+        return None
+    name = transcriber.capabilities.name
+    return f"this sounds like another language than English, which is all that {name} understands"
+
+
+def _is_english_only(transcriber: Transcriber) -> bool:
+    """Return whether this is one of Whisper's models for English, and not the bundled one.
+
+    The bundled one is made for examples only, which is said where it is chosen.
+    """
+    from pipelines.hub import assets_folder
+
+    abilities = transcriber.capabilities
+    if abilities.multilingual or not abilities.word_timestamps:
+        return False
+    return not transcriber.model.folder.is_relative_to(assets_folder())
