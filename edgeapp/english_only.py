@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["english_only_note", "other_language_note"]
 
+_BUNDLED = "demo"
 # Mean log-probability of the tokens of a recording, below which its language is not English.
 # Measured with tiny.en in chunks: eleven recordings of English -0.20 to -0.38, one in which a third
 # of the sentences is in other languages -0.63, one in German -1.18.
@@ -59,9 +60,5 @@ def _is_english_only(transcriber: Transcriber) -> bool:
 
     The bundled one is made for examples only, which is said where it is chosen.
     """
-    from pipelines.hub import assets_folder
-
-    abilities = transcriber.capabilities
-    if abilities.multilingual or not abilities.word_timestamps:
-        return False
-    return not transcriber.model.folder.is_relative_to(assets_folder())
+    able = transcriber.capabilities
+    return able.word_timestamps and not able.multilingual and able.name != _BUNDLED

@@ -62,6 +62,7 @@ class Described:
         compute_type: What it computes in.
         window_s: Longest chunk of a recording in seconds; 0 for a translator.
         word_timestamps: It gives the times of words.
+        multilingual: It recognizes several languages.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Described:
     compute_type: str
     window_s: float
     word_timestamps: bool
+    multilingual: bool
 
 
 class NodeWorker:
@@ -98,6 +100,7 @@ class NodeWorker:
             loaded.model.compute_type,
             window_s,
             listens and loaded.capabilities.word_timestamps,
+            listens and loaded.capabilities.multilingual,
         )
 
     def stream(

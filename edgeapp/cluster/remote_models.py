@@ -82,9 +82,13 @@ class Cluster:
 
     @property
     def capabilities(self) -> Any:
-        """As Transcriber.capabilities: the model's name, and whether it gives times of words."""
+        """As Transcriber.capabilities: the model's name, its languages, and times of words."""
         model = self._described
-        return SimpleNamespace(name=model.name, word_timestamps=model.word_timestamps)
+        return SimpleNamespace(
+            name=model.name,
+            word_timestamps=model.word_timestamps,
+            multilingual=model.multilingual,
+        )
 
     @property
     def window_s(self) -> float:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,7 +79,6 @@ def test_an_english_only_model_says_that_it_heard_another_language(
 ) -> None:
     class EnglishOnly(FakeTranscriber):
         capabilities = Capabilities("tiny.en", False, False, ("en",))
-        model = SimpleNamespace(folder=Path("tiny.en"))
 
         def __init__(self) -> None: ...
 
