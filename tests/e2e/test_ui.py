@@ -209,6 +209,20 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
     page.wait_for_selector("#ea-text .ea-problem", state="hidden")
 
 
+def test_a_text_in_a_language_that_is_not_installed_is_refused(desk: Desk) -> None:
+    page = desk.open("text")
+    page.fill(".ea-source", "OK")
+    page.wait_for_selector(".ea-result:not(:empty)[aria-busy=false]")
+    for text, code in (("Bonjour tout le monde", "fr"), ("Привет, как дела?", "ru")):
+        page.fill(".ea-source", text)
+        reads(page, "#ea-text .ea-problem", f"`edgeapp models pull opus-mt-{code}-de`")
+        page.wait_for_selector(".ea-detected:has-text('no model here translates it')")
+        assert page.inner_text(".ea-result") == "", "no translation of the text before"
+    page.fill(".ea-source", "♪")
+    page.wait_for_selector(".ea-result:has-text('♪')")
+    assert not page.is_visible("#ea-text .ea-problem")
+
+
 def test_doubtful_words_of_a_translation_are_marked(desk: Desk) -> None:
     page = desk.open("text")
     marked = "[...(CSS.highlights.get('ea-doubt') ?? [])].map((range) =>"

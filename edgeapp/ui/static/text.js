@@ -228,6 +228,7 @@ class Text {
     this.busy(false);
     problem(this.root, message);
     if (busy) this.soon = setTimeout(() => this.translate(true), AGAIN_MS);
+    else this.write("", ""); // what is there is the translation of another text
   }
 
   write(text, old) {
