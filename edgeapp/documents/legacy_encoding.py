@@ -62,6 +62,7 @@ _IN_WORDS = set("’‘·…–—\xa0\xad")
 _SIGN_IN_WORD = re.compile(r"(?<=[^\W\d_])[^\w\s\x00-\x7f](?=[^\W\d_])")
 _COHERENT, _AHEAD = 0.2, 0.15  # coherence of charset-normalizer, from 0 to 1
 _LIKELY, _UNLIKELY = 0.9, 0.01  # of the languages of an encoding, together
+_THORN, _WITH_THORN = re.compile("[ðþýÐÞÝ]"), ("is", "fo")
 _HANGUL, _KANA = re.compile("[가-힣]"), re.compile("[ぁ-ヿ]")
 _SURE_SYLLABLES = 8
 _MAX_FAULTS = 0.1  # of the words with other letters than ASCII
@@ -85,10 +86,23 @@ def guess_encoding(sample: bytes, language: str | None) -> str | None:
     runs = [run for run in high if len(run) > 2]
     # Latin letters that ASCII lacks stand alone or in pairs.
     if 2 * sum(map(len, runs)) <= sum(map(len, high)):
-        return _best(sample, *_of_latin_letters(sample, language))
+        codec = _best(sample, *_of_latin_letters(sample, language))
+        return None if codec == _WESTERN and _only_looks_western(sample, language) else codec
     own = [codec for codec in _encodings(language) if codec not in _LATIN]
     likely = _coherent(sample)
     return _best(sample, [codec for codec in likely if codec in own] or likely or own, language)
+
+
+def _only_looks_western(sample: bytes, language: str | None) -> bool:
+    """Return whether a text has letters of Icelandic in Windows-1252, but is not Icelandic.
+
+    Their bytes are other letters in Turkish (ğ, ı, ş), Lithuanian (š, ž) and Romanian (ţ).
+    """
+    text = sample.decode(_WESTERN, "ignore")
+    if language in _WITH_THORN or not _THORN.search(text):
+        return False
+    own = (each.probability for each in rank_text_languages(text) if each.code in _WITH_THORN)
+    return sum(own) < _LIKELY
 
 
 def _is_utf8(line: bytes) -> bool:

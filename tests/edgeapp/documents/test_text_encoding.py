@@ -150,6 +150,29 @@ def test_what_cannot_be_told_is_an_error_that_names_the_option_of_the_command_li
         decode_text(b"fine\n" + content, "t.txt", hint=on_command_line)
 
 
+@pytest.mark.parametrize(
+    ("codec", "text", "language"),
+    [
+        ("cp1254", "Nasılsın?", "tr"),
+        ("cp1250", "Mulţumesc!", "ro"),
+        ("cp1257", "Šiandien šalta.", "lt"),
+        ("cp1257", "Aš mėgstu duoną.", "lt"),
+    ],
+)
+def test_letters_of_icelandic_do_not_make_another_text_western(
+    codec: str, text: str, language: str
+) -> None:
+    with pytest.raises(InputError, match=r"^t\.txt, line 1: some bytes are not UTF-8 text"):
+        decode_text(text.encode(codec), "t.txt")
+    hint = EncodingHint(language=language)
+    assert decode_text(text.encode(codec), "t.txt", hint=hint)[0] == text
+
+
+@pytest.mark.parametrize("text", ["Góðan daginn.", "Hvað er það?", "Takk fyri, tað er gott."])
+def test_icelandic_and_faroese_are_western(text: str) -> None:
+    assert decode_text(text.encode("cp1252"), "t.txt")[0] == text
+
+
 @given(st.text(), st.integers(0, 40))
 def test_the_beginning_of_a_text_may_end_within_a_character(text: str, size: int) -> None:
     head = text.encode("utf-8", "ignore")[:size]
