@@ -58,7 +58,7 @@ def other_language_note(
 def _is_english_only(transcriber: Transcriber) -> bool:
     """Return whether this is one of Whisper's models for English, and not the bundled one.
 
-    The bundled one is made for examples only, which is said where it is chosen.
+    The bundled one is used where it is named, for examples.
     """
     able = transcriber.capabilities
     return able.word_timestamps and not able.multilingual and able.name != _BUNDLED
