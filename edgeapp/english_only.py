@@ -15,8 +15,8 @@ __all__ = ["english_only_note", "other_language_note"]
 
 _BUNDLED = "demo"
 # Mean log-probability of the tokens of a recording, below which its language is not English.
-# Measured with tiny.en in chunks: eleven recordings of English -0.20 to -0.38, one in which a third
-# of the sentences is in other languages -0.63, one in German -1.18.
+# Measured with tiny.en in chunks: thirteen recordings of English -0.20 to -0.39, one in several
+# languages -0.63, one in German -1.18.
 _LEAST_LOGPROB = -0.9
 _LEAST_TOKENS = 20  # fewer may be unclear in English, too
 
