@@ -63,8 +63,7 @@ def print_error(error: BaseException, name: str | None, debug: bool) -> None:
     if isinstance(error, EdgeError):
         message = str(error) or type(error).__name__
         if isinstance(error, ModelNotFound) and error.download is not None:
-            command = pull_command(error.download)
-            message += "" if command in message else f": {command}"
+            message += f": {pull_command(error.download)}"
         print_note(named(message, name) if name else message)
     else:
         message = unexpected(error) + ("" if debug else "; --debug shows the traceback")

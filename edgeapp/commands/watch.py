@@ -40,9 +40,9 @@ from edgeapp.commands.options.common import (
 )
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import print_note
-from edgeapp.exit_codes import exit_with_code
+from edgeapp.exit_codes import exit_with_code, print_error
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import OptionError
+from pipelines import ModelNotFound, OptionError
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
@@ -104,7 +104,15 @@ def watch(
         from edgeapp.model_pool import ModelPool
 
         pool = ModelPool(settings)
-        find_or_pull_recognizer(pool, model, language)
+        media = MEDIA_SUFFIXES
+        try:
+            find_or_pull_recognizer(pool, model, language)
+        except ModelNotFound as error:
+            if target is None or model is not None:
+                raise
+            print_error(error, None, debug)
+            print_note("only texts and subtitles are done")
+            media = frozenset()
         prepare_folder(outside)
         journal = open_journal(stack, settings, wanted=True)
         if journal is None and outside.resolve().is_relative_to(inside.resolve()):
@@ -116,7 +124,7 @@ def watch(
             stack, pool, journal, outside, model, translation_model, language, target,
             output_format, debug,
         )  # fmt: skip
-        suffixes = MEDIA_SUFFIXES | (TEXT_SUFFIXES if target is not None else frozenset())
+        suffixes = media | (TEXT_SUFFIXES if target is not None else frozenset())
         if target is None:
             print_note("only recordings are done: --translate-to adds texts and subtitles")
         files = FolderWatch(inside, suffixes, settle, partial(_is_input, inside, outside, journal))

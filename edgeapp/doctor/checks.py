@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 
 from edgeapp.doctor.findings import Finding, State
-from pipelines import EdgeError
+from pipelines import EdgeError, ModelNotFound
 
 __all__ = ["CHECKS"]
 
@@ -114,7 +114,9 @@ def _models() -> Iterator[Finding]:
     try:
         chosen = choose_default("asr", preferred=load_settings().model)
     except EdgeError as error:
-        yield Finding("Models", State.MISSING, str(error))
+        missing = error.download if isinstance(error, ModelNotFound) else None
+        remedy = None if missing is None else f"edgeapp models pull {missing}"
+        yield Finding("Models", State.MISSING, str(error), remedy)
     else:
         yield Finding("Models", State.OK, f"speech is recognized by {chosen.name}")
     yield Finding("Models", State.OK, f"pictures are read by {choose_default('reading').name}")

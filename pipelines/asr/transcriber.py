@@ -58,8 +58,8 @@ from pipelines.engine import (
     SourceHandle,
     interleave,
 )
-from pipelines.errors import AudioError, EngineError, OptionError, UnsupportedTask
-from pipelines.hub import choose_default, folder_or_pull
+from pipelines.errors import AudioError, EngineError, ModelNotFound, OptionError, UnsupportedTask
+from pipelines.hub import ResolvedModel, choose_default, folder_or_pull
 from pipelines.notices import collect_notices, notice
 
 __all__ = ["Transcriber", "Transcription"]
@@ -124,7 +124,7 @@ class Transcriber:
         if draft is not None and draft_model is not None:
             raise OptionError("draft with a model or with n-grams, not with both")
         if model is None:
-            found = choose_default("asr")
+            found = _best_here()
             model, name = found.folder, name or found.name
         folder = folder_or_pull(model, download)
         draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
@@ -430,6 +430,21 @@ class Transcriber:
     def _file_features(self, samples: Samples) -> FileFeatures:
         mels, window = self.model.architecture.num_mel_bins, self.recognizer.window_frames
         return FileFeatures(samples, mels, window)
+
+
+def _best_here() -> ResolvedModel:
+    """The best recognizer on this machine.
+
+    Raises:
+        ModelNotFound: None is here; the message has the command that downloads one.
+    """
+    try:
+        return choose_default("asr")
+    except ModelNotFound as error:
+        if error.download is None:
+            raise
+        command = f"`python -m edgeapp models pull {error.download}`"
+        raise ModelNotFound(f"{error}: {command}", download=error.download) from None
 
 
 def _sections(

@@ -234,8 +234,8 @@ def _other_recognizer(source: str | None, kind: str, *, into_english: bool) -> R
         name = _bundled_name("asr", None, None)
         raise ModelNotFound(
             f"{missing} is on this machine: looked in {cache_folder()}, and the bundled {name} is "
-            f"only for {BUNDLED[name].good_for}; `edgeapp models pull {RECOMMENDED_RECOGNIZER}` "
-            f"downloads {RECOMMENDED_RECOGNIZER_IN_WORDS}",
+            f"only for {BUNDLED[name].good_for}; download {RECOMMENDED_RECOGNIZER} "
+            f"({RECOMMENDED_RECOGNIZER_IN_WORDS})",
             download=RECOMMENDED_RECOGNIZER,
         )
     what = f"the best recognizer {kind}".rstrip()

@@ -115,7 +115,7 @@ def test_without_a_recognizer_it_says_what_to_do(
     monkeypatch.delenv("EDGEAPP_MODEL")
     (found,) = [f for f in checks.CHECKS["Models"]() if "no recognizer is" in f.text]
     assert found.state is State.MISSING
-    assert "`edgeapp models pull base`" in found.text
+    assert found.advice == "edgeapp models pull base"
     assert not any("recognized by" in f.text for f in checks.CHECKS["Models"]())
 
 

@@ -69,6 +69,20 @@ def test_a_command_says_one_line_and_does_nothing(
     assert not list(tmp_path.glob("out*"))
 
 
+def test_a_watch_of_texts_needs_no_recognizer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "question.txt").write_text("Where is the station?\n")
+    (tmp_path / "in" / "talk.flac").write_bytes(Path(TALK).read_bytes())
+    watch = ("watch", "in", "out", "--translate-to", "de", "--once", "--settle", "0")
+    code, _, err = run(*watch, capsys=capsys)
+    assert code == 0, err
+    assert err.startswith("edgeapp: no recognizer is on this machine")
+    assert "only texts and subtitles are done" in err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["question.de.txt"]
+
+
 def test_the_bundled_one_works_where_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,7 +110,7 @@ def test_a_person_who_does_not_want_it(
     assert err.count(QUESTION) == 1
     assert "which has " in err
     assert " GB free\n" in err
-    assert err.splitlines()[-1].endswith(f"{COMMAND} downloads Whisper base, 99 languages, 145 MB")
+    assert err.splitlines()[-1].endswith(f"(Whisper base, 99 languages, 145 MB): {COMMAND}")
 
 
 @pytest.mark.slow
@@ -158,7 +172,8 @@ def test_a_model_that_was_named_is_not_replaced(
 def test_python_without_a_model() -> None:
     with pytest.raises(ModelNotFound, match="no recognizer is on this machine") as error:
         Transcriber()
-    assert COMMAND in str(error.value)
+    assert str(error.value).endswith(": `python -m edgeapp models pull base`")
+    assert error.value.download == "base"
 
 
 @pytest.mark.slow

@@ -247,8 +247,8 @@ def test_the_bundled_recognizer_is_never_chosen(
         choose_default("asr", *languages)
     assert str(error.value) == (
         f"{said} on this machine: looked in {hub_cache}, and the bundled demo is only for "
-        "synthetic voices that speak English; `edgeapp models pull base` downloads Whisper base, "
-        "99 languages, 145 MB"
+        "synthetic voices that speak English; download base (Whisper base, 99 languages, "
+        "145 MB)"
     )
     assert error.value.download == "base"
     assert choose_default("asr", *languages, preferred="demo").name == "demo"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import HTTPConnection, Request
 
+from edgeapp.exit_codes import pull_command
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
 from edgeapp.server.api.calls import Call
@@ -64,6 +65,8 @@ class ApiService:
             await self.threads.run(person, self.pool.check_recognizer)
         except ModelNotFound as error:
             message = api_error_of(error).message
+            if error.download is not None:
+                message += f": {pull_command(error.download)}"
             raise ApiError(503, message, code="model_not_found", permanent=True) from None
 
     async def start(

@@ -19,8 +19,8 @@ from tests.edgeapp.server.conftest import serving_routes
 pytestmark = pytest.mark.slow
 SAID = (
     "no recognizer is on this machine: looked in the models of this machine, and the bundled demo "
-    "is only for synthetic voices that speak English; `edgeapp models pull base` downloads Whisper "
-    "base, 99 languages, 145 MB"
+    "is only for synthetic voices that speak English; download base (Whisper base, 99 languages, "
+    "145 MB): `edgeapp models pull base`"
 )
 
 
