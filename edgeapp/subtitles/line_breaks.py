@@ -130,7 +130,7 @@ _WIDE = "\u3000-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00
 # Marks that begin no line, and those that end none: JIS X 4051, "kinsoku shori".
 _CLOSING = (
     "、。，．！？：；）］｝」』】〉》〕〗〙〟”’｡､｣)}\\],.:;»%％‰℃!?…‥・ゝゞヽヾー々〻"
-    "ぁぃぅぇぉっゃゅょゎゕゖァィゥェォッャュョヮヵヶ\u3099\u309aㇰ-ㇿ～〜･ｧ-ｰﾞﾟ"
+    "ぁぃぅぇぉっゃゅょゎゕゖァィゥェォッャュョヮヵヶ\u3099\u309aㇰ-ㇿ～〜･ｧ-ｰﾞﾟ၊။།༎។៕"
 )
 _OPENING = "（［｛「『【〈《〔〖〘〝“‘｢＄￥￡#＃"
 _BRACKETS = r"(\[{«"  # end no line either, but may stand inside a word of another script

@@ -216,7 +216,7 @@ def _lost_numbers(result: SentenceTranslation) -> tuple[str, ...]:
 
     A single number of up to three digits may become a word. What stands between the parts of a
     range or a date may differ: 1914-1918 and 1914–1918, 10-12 and "10 bis 12". The parts of an
-    amount (30.48) stay together.
+    amount (30.48) stay together; those of a time (20.15) and of a date need not.
     """
     lost = Counter(_parts(result.source))
     lost.subtract(_parts(result.text))
@@ -242,7 +242,8 @@ def _value(number: str) -> list[str]:
 def _is_torn(amount: str, text: str) -> bool:
     """Return whether a text lacks an amount whose groups of digits it may have apart."""
     parts = _value(amount)
-    if len(parts) < 2 or re.search(r"[^\d.,'’٫٬]", amount):
+    is_time = len(parts) == 2 and int(parts[0]) <= 24 and len(parts[1]) == 2 and parts[1] < "60"
+    if len(parts) != 2 or is_time or re.search(r"[^\d.,'’٫٬]", amount):
         return False
     together = r"\W{1,2}".join(parts)
     return not re.search(rf"(?<!\d){together}(?!\d)", _merged(text))

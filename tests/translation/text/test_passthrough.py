@@ -194,8 +194,9 @@ def test_placeholders_tags_and_addresses_are_copied(expected: str) -> None:
 _PLACEHOLDERS = (
     """
 $t(key) $t(a:b,{"count":1}) $(HOME) $[x] $name $user->name $NAME$ {name!r} {t('k')} {0:.2f} {0}%
-:name :smile: @:a.b @.lower:a @:(a) @:{'a'} @name %<count>d %[1]d %1 %L2 %name% %% %#@files@ %q
-{{a|b}} {{#if}} {{/if}} {{{raw}}} {%if%} <%=y%> <?php?> [[name]] ##name## @@name@@ __name__
+:name :smile: @:a.b @.lower:a @:(a) @:{'a'} @name %<count>d %[1]d %L2 %name% %% %#@files@ %q
+{{a|b}} {{#if}} {{/if}} {{{raw}}} {%if%} <%=y%> <?php?> [[name]] ##name## @@name@@ __user_name__
+__NAME__ @user@mastodon.social @angular/core
 &nbsp; &#39; {0,number} %{n,number} {$n->[one]*[other]}
 """.split()
     + ["$t(key, { count: 1 })", "{{ a | b }}", "{% if x %}", "{ $n -> [one] a *[other] b }"]
@@ -221,6 +222,12 @@ def test_placeholders_of_many_formats_are_copied(placeholder: str) -> None:
         "100%ig und 50 %ige Waren, %20 und %1,5",
         "Ten of [them] : two (a) at 12:30 or 5:a, R&D; a_b_c",
         "He said: yes @ home # two",
+        "an der 5%-Hürde, 3%-Lösung, 50%-a, 20%-ról, 10%-nál, 5%-t, 10%-l, 10%ní, 100%-Förderung",
+        "5%p 상승했다",
+        "Hinta nousi 10 %:lla ja 5 %:n korotus",
+        'Klaus (Berlin):Ich komme, [10:30]:Hallo, "Name":Open, Note(s):keep :D :P',
+        "Enflasyon %5 arttı, %5'i ve %9'u.",
+        "This is __very__ important, Q&As; Johnson&Johnson;",
     ],
 )
 def test_marks_that_are_no_placeholders_are_translated(text: str) -> None:
