@@ -236,7 +236,7 @@ def live(
             if save_audio is not None:
                 capture.record_to(save_audio)
             view = _view(as_json, session, capture.began, translated=translate_to is not None)
-            _run(session, capture, outputs, view)
+            _run(session, capture, outputs, view, english_only_note(transcriber, language))
             if verbose:
                 print_draft_report(transcriber.draft_report)
 
@@ -255,8 +255,6 @@ def _session(
     from pipelines import LiveTranscriber, LiveTranslator, TranslateOptions
 
     source, task = options.transcribe.language, options.transcribe.task
-    if note := english_only_note(transcriber, source):
-        print_note(note)
     model_translator, translate_options = None, None
     if target is not None:
         if task == "translate":
@@ -298,11 +296,16 @@ def _view(
 
 
 def _run(
-    session: LiveSession, capture: LiveCapture, outputs: list[LiveOutputFile], view: EventView
+    session: LiveSession,
+    capture: LiveCapture,
+    outputs: list[LiveOutputFile],
+    view: EventView,
+    note: str | None,
 ) -> None:
     """Run a session to its end and write its events to the files and to stdout.
 
-    A file that cannot be written is said; the captions go on without it.
+    The note is a warning before the first event. A file that cannot be written is said; the
+    captions go on without it.
 
     Raises:
         BrokenPipeError: The reader of stdout is gone, and no file is written.
@@ -312,11 +315,12 @@ def _run(
     from pipelines import OutputError, UpdateDecoded
 
     shown, writing, failures = True, list(outputs), list[OutputError]()
+    warnings = [] if note is None else [note]
     with view:
         for event in session.run(capture.source, capture.reopen_microphone):
             if isinstance(event, UpdateDecoded):
                 continue
-            lost = [failure] if (failure := capture.take_failure()) else []
+            lost = [failure] if (failure := capture.take_failure()) else list[OutputError]()
             for output in outputs:
                 if output not in writing:
                     continue
@@ -326,13 +330,15 @@ def _run(
                     writing.remove(output)
                     lost.append(error)
             failures += lost
+            warnings += [f"{failure}; captions go on without it" for failure in lost]
             if not shown:
                 if not writing and not capture.is_recording:
                     break
                 continue
             try:
-                for failure in lost:
-                    view.show(WarningRaised(f"{failure}; captions go on without it"))
+                for warning in warnings:
+                    view.show(WarningRaised(warning))
+                warnings = []
                 view.show(event)
             except BrokenPipeError as error:
                 if not writing and not capture.is_recording:

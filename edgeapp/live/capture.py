@@ -30,7 +30,7 @@ class LiveCapture:
 
     Attributes:
         source: the source that is open now.
-        began: the time of day at which the first microphone was opened; None of a recording.
+        began: the time of day at which the microphone was opened; None of a recording.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class LiveCapture:
         self._recorder: Recorder | None = None
         self._recorder_error: OutputError | None = None
         self._stopped = False
-        self._heard = ""  # names of the microphones
+        self._microphone_names = ""
         self.began: datetime | None = None
         # Opened before a model is loaded, so that errors are reported early.
         if recording is None:
             self.source = self._open_microphone()
             self.began = datetime.now(UTC)
-            print_note(f"recording {self._heard} while the models load; Ctrl-C ends")
+            print_note(f"recording {self._microphone_names} while the models load; Ctrl-C ends")
         else:
             from edgeapp.live.sources import FileSource
             from pipelines import load_audio
@@ -111,7 +111,7 @@ class LiveCapture:
         loaded = threading.Event()
 
         def note() -> None:
-            while not loaded.wait(_NOTE_S):
+            while not loaded.wait(_NOTE_S) and not self._stopped:
                 print_note(f"loading; {self.source.waiting_s:.0f} s kept")
 
         notes = threading.Thread(target=note, name="notes of loading", daemon=True)
@@ -124,7 +124,8 @@ class LiveCapture:
         self._announce()
 
     def _announce(self) -> None:
-        print_note(f"listening to {self._heard}; Ctrl-C ends")
+        if not self._stopped:
+            print_note(f"listening to {self._microphone_names}; Ctrl-C ends")
 
     def stop(self) -> None:
         """End the audio. It may be called from a signal handler."""
@@ -160,7 +161,7 @@ class LiveCapture:
             )
             for device in devices
         ]
-        self._heard = " and ".join(device.name for device in devices)
+        self._microphone_names = " and ".join(device.name for device in devices)
         return sources[0] if len(sources) == 1 else JoinedSource(*sources)
 
     def _with_recorder(self, source: LiveSource) -> LiveSource:

@@ -14,6 +14,7 @@ from pipelines import SAMPLE_RATE, DeviceLost, OutputError, Samples
 __all__ = ["FileSource", "JoinedSource", "LiveSource", "MicrophoneSource", "TeeSource"]
 
 _MAX_SKEW = SAMPLE_RATE  # samples by which a channel may be behind another
+_MOST_READ_S = 5.0  # at once from a microphone: text is shown while a backlog is recognized
 _BLOCK_S = 0.1  # block length of a recording that is read without pacing
 
 
@@ -45,7 +46,7 @@ class LiveSource(Protocol):
 
 
 class MicrophoneSource:
-    """A microphone; each read returns all audio that has arrived.
+    """A microphone; each read returns the audio that has arrived, five seconds at most.
 
     Args:
         microphone: that records.
@@ -57,11 +58,13 @@ class MicrophoneSource:
         self._nothing: Samples = np.zeros((0, channels) if channels > 1 else 0, np.float32)
 
     def read(self, wait_s: float) -> Samples | None:
-        blocks = []
+        blocks, samples = list[Samples](), 0
         block = self._microphone.try_read(wait_s)
         while block is not None:
             blocks.append(block)
-            block = self._microphone.try_read(0) if self.waiting_s else None
+            samples += len(block)
+            more = self.waiting_s and samples < _MOST_READ_S * SAMPLE_RATE
+            block = self._microphone.try_read(0) if more else None
         if not blocks and self._microphone.ended:
             return None
         return np.concatenate([self._nothing, *blocks])

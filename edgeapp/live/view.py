@@ -21,6 +21,7 @@ from edgeapp.live.events import (
     speaker_and_event,
 )
 from edgeapp.subtitles.formats import Cue
+from edgeapp.subtitles.line_breaks import words_to_break
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from edgeapp.subtitles.speakers import with_speakers
 from pipelines import CommittedText, PartialText, SpeechEnded
@@ -152,7 +153,9 @@ class CaptionView:
             time = format_clock(cue.start).partition(".")[0]
             line = Text(f"{time}  ", style="dim")
             line.append(printable(cue.text), style=style or "default")
-            self._live.console.print(line, soft_wrap=False)  # breaks lines between words
+            # Lines break between words; the terminal breaks those of scripts without spaces.
+            unspaced = len(words_to_break(cue.text)) > 2 * len(cue.text.split())
+            self._live.console.print(line, soft_wrap=unspaced)
 
     def _refresh(self) -> None:
         from rich.console import Group

@@ -12,11 +12,14 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.live.hypothesis import segment_starts, shift_timestamps
 from pipelines.asr.timestamps import TIME_PRECISION
 
-__all__ = ["LiveBuffer"]
+__all__ = ["WORD_TRAIL_S", "LiveBuffer"]
+
+WORD_TRAIL_S = 0.1
+"""Alignment gives one time a token; a word is taken to end so much after it (s)."""
 
 # A timestamp may lie so much before the aligned time of the same word (s). One that lies further
-# before it is wrong: the word is taken to end so much after its aligned time.
-_TIME_TOLERANCE_S, _WORD_TRAIL_S = 0.5, 0.1
+# before it is wrong.
+_TIME_TOLERANCE_S = 0.5
 _TIMESTAMP_STEP = TIME_PRECISION * SAMPLE_RATE  # samples from one timestamp to the next
 
 
@@ -64,21 +67,23 @@ class LiveBuffer:
         last = self.hypothesis[-2:]
         if self.rejected or len(last) < 2 or min(last) < timestamp_begin:
             return None
-        steps = self._end_steps(len(self.hypothesis), timestamp_begin)
+        steps = self._end_steps(len(self.hypothesis) - 1, timestamp_begin)
         return min(steps * TIME_PRECISION, self.decoded_s)
 
     def _end_steps(self, count: int, timestamp_begin: int) -> int:
         """Where the first `count` tokens of the hypothesis end, in steps of timestamps.
 
-        At their last token, a timestamp; behind their last word if that lies after it: it would
-        be recognized again.
+        At their last token, a timestamp; if no text follows, behind their last word if that lies
+        after it: it would be recognized again.
         """
         steps = self.hypothesis[count - 1] - timestamp_begin
+        if any(token < timestamp_begin for token in self.hypothesis[count:]):
+            return steps
         tokens = zip(self.hypothesis[:count], self.token_times, strict=False)
         word_s = max((time for token, time in tokens if token < timestamp_begin), default=0.0)
         if word_s - steps * TIME_PRECISION <= _TIME_TOLERANCE_S:
             return steps
-        return math.ceil((word_s + _WORD_TRAIL_S) / TIME_PRECISION)
+        return math.ceil((word_s + WORD_TRAIL_S) / TIME_PRECISION)
 
     def append(self, samples: Samples, min_chunk: int) -> None:
         """Add audio; an update becomes due once `min_chunk` samples are new."""

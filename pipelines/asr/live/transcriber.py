@@ -16,7 +16,7 @@ import numpy as np
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.vad import SpeechAudio, SpeechEnd, SpeechStart, VoiceActivity
 from pipelines.asr.live.align_att import aligned_word_count
-from pipelines.asr.live.buffer import LiveBuffer
+from pipelines.asr.live.buffer import WORD_TRAIL_S, LiveBuffer
 from pipelines.asr.live.events import (
     CommittedText,
     LiveEvent,
@@ -41,8 +41,7 @@ __all__ = ["LiveOptions", "LiveTranscriber"]
 _WINDOW_RESERVE_S = 1.0
 # Speech behind the last segment that is decoded on its own (s): timestamps are not more exact.
 _LEAST_REST_S = 0.6
-# Alignment gives one time a token; a word is taken to begin and end this far around it (s).
-_WORD_LEAD_S, _WORD_TRAIL_S = 0.2, 0.1
+_WORD_LEAD_S = 0.2  # a word is taken to begin so much before its aligned time
 
 
 class LiveTranscriber:
@@ -263,7 +262,7 @@ class LiveTranscriber:
             offset_s = buffer.offset / SAMPLE_RATE
             times = buffer.token_times[old:stop]
             start = max(self._committed_until_s, offset_s + max(0.0, times[0] - _WORD_LEAD_S))
-            end = buffer.decoded_s if final else min(buffer.decoded_s, times[-1] + _WORD_TRAIL_S)
+            end = buffer.decoded_s if final else min(buffer.decoded_s, times[-1] + WORD_TRAIL_S)
             self._committed_until_s = max(start, offset_s + end)
             timed = self._timed_words(buffer, [word for word in words if word.stop > old], start)
             events.append(CommittedText(text, start, self._committed_until_s, timed))
@@ -293,7 +292,7 @@ class LiveTranscriber:
             indices = range(max(committed, word.stop - len(word.tokens)), word.stop)
             times = [buffer.token_times[index] for index in indices]
             start = max(start_s, offset_s + times[0] - _WORD_LEAD_S)
-            end = min(self._committed_until_s, offset_s + times[-1] + _WORD_TRAIL_S)
+            end = min(self._committed_until_s, offset_s + times[-1] + WORD_TRAIL_S)
             start_s = max(start, end)
             probabilities = [buffer.token_probabilities[index] for index in indices]
             probability = sum(probabilities) / len(probabilities)

@@ -90,6 +90,16 @@ def test_final_lines_break_between_words(screen: Screen) -> None:
     assert "came home from work at noon." in lines
 
 
+def test_final_lines_without_spaces_begin_beside_their_time(screen: Screen) -> None:
+    with CaptionView(translated=False) as view:
+        view.show(
+            CommittedText(
+                "小さな犬が木の下に座っていると、飼い主が仕事から家に帰ってきました。", 0.0, 5.0
+            )
+        )
+    assert "00:00  小さな犬が木の下に" in screen.everything
+
+
 def test_the_translation_is_shown_below_and_printed_above(screen: Screen) -> None:
     with CaptionView(translated=True) as view:
         view.show(PartialText(" I am"))
