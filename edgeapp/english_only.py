@@ -28,7 +28,7 @@ def english_only_note(transcriber: Transcriber, language: str | None) -> str | N
         transcriber: The recognizer.
         language: The language that was given; None: it would be detected by other recognizers.
     """
-    if language is not None or not _is_english_only(transcriber):
+    if language is not None or not _understands_english_only(transcriber):
         return None
     return (
         f"{transcriber.capabilities.name} understands English only; for other languages choose a "
@@ -45,7 +45,7 @@ def other_language_note(
         transcriber, language: As for `english_only_note`.
         segments: Those of the recording.
     """
-    if language is not None or not _is_english_only(transcriber):
+    if language is not None or not _understands_english_only(transcriber):
         return None
     tokens = sum(len(segment.tokens) for segment in segments)
     total = sum(segment.avg_logprob * len(segment.tokens) for segment in segments)
@@ -55,7 +55,7 @@ def other_language_note(
     return f"this sounds like another language than English, which is all that {name} understands"
 
 
-def _is_english_only(transcriber: Transcriber) -> bool:
+def _understands_english_only(transcriber: Transcriber) -> bool:
     """Return whether this is one of Whisper's models for English, and not the bundled one.
 
     The bundled one is used where it is named, for examples.

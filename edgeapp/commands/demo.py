@@ -72,7 +72,7 @@ def demo(
             f"recognition {transcriber.model.compute_type}, "
             f"translation {translator.model.compute_type}"
         )
-        _print_next_commands(recognizer)
+        _print_next_commands()
 
 
 def _recognizer() -> str:
@@ -87,11 +87,15 @@ def _recognizer() -> str:
     return _RECOGNIZER
 
 
-def _print_next_commands(recognizer: str) -> None:
+def _print_next_commands() -> None:
     """Print how to go on, with what is installed."""
     from edgeapp.live.devices import has_portaudio
+    from pipelines import ModelNotFound
+    from pipelines.hub import choose_default
 
-    if recognizer == _BUNDLED:
+    try:
+        choose_default("asr")
+    except ModelNotFound:
         print_note(
             "the bundled demo knows synthetic voices only: for yours, first "
             f"`edgeapp models pull {_RECOGNIZER}`"

@@ -108,7 +108,7 @@ def watch(
         try:
             find_or_pull_recognizer(pool, model, language)
         except ModelNotFound as error:
-            if target is None or model is not None:
+            if target is None or model or settings.model:
                 raise
             print_error(error, None, debug)
             print_note("only texts and subtitles are done")

@@ -63,6 +63,7 @@ _SIGN_IN_WORD = re.compile(r"(?<=[^\W\d_])[^\w\s\x00-\x7f](?=[^\W\d_])")
 _COHERENT, _AHEAD = 0.2, 0.15  # coherence of charset-normalizer, from 0 to 1
 _LIKELY, _UNLIKELY = 0.9, 0.01  # of the languages of an encoding, together
 _THORN, _WITH_THORN = re.compile("[ðþýÐÞÝ]"), ("is", "fo")
+_MANY_THORNS = 0.25  # of the letters that ASCII lacks; a name such as Novotný is no sign
 _HANGUL, _KANA = re.compile("[가-힣]"), re.compile("[ぁ-ヿ]")
 _SURE_SYLLABLES = 8
 _MAX_FAULTS = 0.1  # of the words with other letters than ASCII
@@ -94,12 +95,15 @@ def guess_encoding(sample: bytes, language: str | None) -> str | None:
 
 
 def _only_looks_western(sample: bytes, language: str | None) -> bool:
-    """Return whether a text has letters of Icelandic in Windows-1252, but is not Icelandic.
+    """Return whether a text of no given language has many letters of Icelandic in Windows-1252,
+    but is not Icelandic.
 
     Their bytes are other letters in Turkish (ğ, ı, ş), Lithuanian (š, ž) and Romanian (ţ).
     """
     text = sample.decode(_WESTERN, "ignore")
-    if language in _WITH_THORN or not _THORN.search(text):
+    letters = sum(char.isalpha() and not char.isascii() for char in text)
+    thorns = len(_THORN.findall(text))
+    if language is not None or not thorns or thorns < _MANY_THORNS * letters:
         return False
     own = (each.probability for each in rank_text_languages(text) if each.code in _WITH_THORN)
     return sum(own) < _LIKELY

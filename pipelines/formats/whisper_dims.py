@@ -64,16 +64,17 @@ class WhisperDims:
     def special(self) -> dict[str, int]:
         """The special tokens and timestamps → their ids."""
         names = ["<|endoftext|>", "<|startoftranscript|>"]
-        names += [f"<|{code}|>" for code in list(LANGUAGES)[: self._languages]]
+        names += self._languages
         names += ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>"]
         names += ["<|nospeech|>", "<|notimestamps|>"]
         names += [f"<|{index * 0.02:.2f}|>" for index in range(_TIMESTAMPS)]
         return {name: self.eos + index for index, name in enumerate(names)}
 
     @property
-    def _languages(self) -> int:
-        """The number of language tokens, which English models have as well."""
-        return 100 if self.vocab_size == _LAST_VOCAB else 99
+    def _languages(self) -> list[str]:
+        """The language tokens, which English models have as well."""
+        count = 100 if self.vocab_size == _LAST_VOCAB else 99
+        return [f"<|{code}|>" for code in list(LANGUAGES)[:count]]
 
     def config(self) -> dict[str, Any]:
         """config.json of the same model."""
@@ -104,5 +105,8 @@ class WhisperDims:
 
     def generation_config(self, heads: list[list[int]] | None) -> dict[str, Any]:
         """generation_config.json. heads: the alignment heads, if they are known."""
-        known = {"alignment_heads": heads} if heads else {}
-        return {"is_multilingual": not self.is_english, **known}
+        config: dict[str, Any] = {"is_multilingual": not self.is_english}
+        if not self.is_english:
+            special = self.special
+            config["lang_to_id"] = {token: special[token] for token in self._languages}
+        return config | ({"alignment_heads": heads} if heads else {})

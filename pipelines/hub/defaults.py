@@ -5,8 +5,8 @@ distil-large-v2, large-v1, medium, distil-medium.en, small, distil-small.en, bas
 English, each size's .en model comes before the multilingual one; for other languages, .en and
 distil models are left out; if the language is not known they come after all multilingual ones. For
 translation into English by Whisper itself (its task "translate"), turbo and distil are left out as
-well: they were not trained on that task. Recognizers without a short name come last, the largest
-first. The bundled recognizer is never chosen: it knows synthetic voices only.
+well: they were not trained on that task. Other recognizers come last, the largest first. The
+bundled one is never chosen: it knows synthetic voices only.
 
 Translation from s to t, best first: opus-mt-tc-big-s-t, opus-mt-s-t, then the models for several
 languages: opus-mt-s-ROMANCE, opus-mt-ROMANCE-t, those of nllb-200-3.3b, nllb-200-distilled-1.3b,
@@ -216,19 +216,29 @@ def _best_cached(names: Iterable[str], kind: str) -> ResolvedModel | None:
 
 
 def _other_recognizer(source: str | None, kind: str, *, into_english: bool) -> ResolvedModel:
-    """The best recognizer without a short name, with a note. It must translate into English if
-    `into_english`, as multilingual ones do.
+    """The best recognizer that is not in the order above, with a note. It must translate into
+    English if `into_english`, as multilingual ones do.
 
     Raises:
         ModelNotFound: No recognizer for people's voices is on this machine.
     """
-    able = []
-    for model in list_models():
-        if model.task == "asr" and model.source != "bundled":
-            languages = recognizer_languages(model)
-            if source in (None, *languages) and (len(languages) > 1 or not into_english):
-                able.append(model)
-    best = max(able, key=lambda model: (model.native, model.size_bytes), default=None)
+    languages = {
+        model: recognizer_languages(model)
+        for model in list_models()
+        if model.task == "asr" and model.source != "bundled" and model.name not in _RECOGNISERS
+    }
+
+    def rank(model: ModelInfo) -> tuple[bool, bool, bool, int]:
+        # If the language is not known, it is more likely one of many than English.
+        multilingual, english = len(languages[model]) > 1, "en" in languages[model]
+        return model.native, multilingual, english, model.size_bytes
+
+    able = (
+        model
+        for model, codes in languages.items()
+        if source in (None, *codes) and (len(codes) > 1 or not into_english)
+    )
+    best = max(able, key=rank, default=None)
     if best is None:
         missing = f"no recognizer {kind}" if kind else "no recognizer"
         name = _bundled_name("asr", None, None)

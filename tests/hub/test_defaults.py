@@ -279,6 +279,24 @@ def test_a_recognizer_without_a_short_name_comes_last(cached: Cached) -> None:
     assert choose_default("asr", "de").name == "tiny"
 
 
+def test_a_recognizer_that_cannot_do_it_is_not_chosen_as_another_one(cached: Cached) -> None:
+    codes = {"generation_config.json": b'{"lang_to_id": {"<|de|>": 1, "<|en|>": 2}}'}
+    for name in ("turbo", "distil-large-v3"):
+        repository = repository_of(name)
+        assert repository is not None
+        cached(repository, whisper_files() | codes)
+    assert choose_default("asr", "de").name == "turbo"
+    with pytest.raises(ModelNotFound, match="that also translates into en is"):
+        choose_default("asr", "de", "en")
+
+
+def test_a_recognizer_of_many_languages_is_more_likely_right(cached: Cached) -> None:
+    codes = {"generation_config.json": b'{"lang_to_id": {"<|de|>": 1, "<|en|>": 2}}'}
+    cached("someone/tuned-de", whisper_files() | {"model.safetensors": b"x" * 5000})
+    cached("someone/tuned-many", whisper_files() | codes)
+    assert choose_default("asr").name == "someone/tuned-many"
+
+
 @pytest.mark.parametrize("languages", [("de", "de"), ("en", "en")])
 def test_a_language_into_itself_is_no_translation(languages: tuple[str | None, ...]) -> None:
     with pytest.raises(UnsupportedTask, match="source and target are both (de|en)"):

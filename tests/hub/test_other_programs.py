@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ModelNotFound
-from pipelines.hub import choose_default, list_models, resolve
+from pipelines.hub import choose_default, list_models, recognizer_languages, resolve
 from tests.fixtures.checkpoints import write_marian, write_whisper
 from tests.formats.writers import write_argos, write_ctranslate2, write_ggml, write_pt
 
@@ -63,7 +63,11 @@ def test_faster_whisper(caches: Path, hub_cache: Path, whisper: Path) -> None:
     found = resolve("small")
     assert found.note == f"using the model small that faster-whisper has in {snapshot}"
     assert resolve("Systran/faster-whisper-small").folder == found.folder
-    assert [m.name for m in list_models() if m.tool] == ["Systran/faster-whisper-small"]
+    (listed,) = (m for m in list_models() if m.tool)
+    assert listed.name == "Systran/faster-whisper-small"
+    codes = recognizer_languages(listed)
+    assert {"de", "en", "zh"} < set(codes), "the page offers them"
+    assert len(codes) == 99
 
 
 def test_argos(caches: Path, tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ class _Connection:
             return
         if "after" in options:
             raise ApiError(400, "'after' goes with 'session'")
-        await self._endpoint.service.check_recognizer(self._person)
+        if not options.get("model"):
+            await self._endpoint.service.check_recognizer(self._person)
         choice = await asyncio.to_thread(_choice, options)
         rate = _number(options, "rate", _DEFAULT_RATE)
         names = options.get("speakers")

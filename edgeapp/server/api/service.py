@@ -18,7 +18,7 @@ from edgeapp.server.api.uploads import FormUploads
 from edgeapp.server.api.work_queue import Place, WorkQueue
 from edgeapp.server.api.work_thread import RunningWork, Work, in_thread, unless_client_leaves
 from edgeapp.server.fairness import FairThreads
-from pipelines import ModelNotFound
+from pipelines import EdgeError, ModelNotFound
 
 if TYPE_CHECKING:
     from edgeapp.server.options import ServerOptions
@@ -68,6 +68,8 @@ class ApiService:
             if error.download is not None:
                 message += f": {pull_command(error.download)}"
             raise ApiError(503, message, code="model_not_found", permanent=True) from None
+        except EdgeError:
+            pass  # Another model may be named; else the work reports it.
 
     async def start(
         self,

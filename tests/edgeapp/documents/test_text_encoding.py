@@ -168,6 +168,13 @@ def test_letters_of_icelandic_do_not_make_another_text_western(
     assert decode_text(text.encode(codec), "t.txt", hint=hint)[0] == text
 
 
+@pytest.mark.parametrize("language", [None, "de"])
+def test_a_name_with_a_letter_of_icelandic_does_not_refuse_a_text(language: str | None) -> None:
+    text = "Herr Novotný grüßt schöne Gäste, für die er Brötchen und Käse übrig hat."
+    hint = EncodingHint(language=language)
+    assert decode_text(text.encode("cp1252"), "t.txt", hint=hint)[0] == text
+
+
 @pytest.mark.parametrize("text", ["Góðan daginn.", "Hvað er það?", "Takk fyri, tað er gott."])
 def test_icelandic_and_faroese_are_western(text: str) -> None:
     assert decode_text(text.encode("cp1252"), "t.txt")[0] == text

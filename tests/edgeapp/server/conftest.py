@@ -31,7 +31,7 @@ from edgeapp.settings import load_settings
 from tests.fixtures.browser import serving
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _patient_clients() -> Iterator[None]:
     """By default, httpx waits for 5 s, and a busy machine may take longer."""
     with pytest.MonkeyPatch.context() as patch:

@@ -350,6 +350,7 @@ def test_query_strings_are_in_no_log(
     while len(lines) < 10:  # they are written after the replies
         assert time.monotonic() < deadline, lines
         time.sleep(0.01)
+    assert len(lines) == 10
     captured = capfd.readouterr()
     for written in (*lines, captured.out, captured.err):
         for word in (secret, "wrong-key", "Confidential", "api_key"):
