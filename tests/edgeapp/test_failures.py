@@ -137,8 +137,8 @@ def test_a_model_that_computes_nan_writes_nothing(
     batch_size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = damaged("demo", tmp_path / "model")
-    arguments = ("-m", model, "-f", "all", "-o", "out", "--batch-size", batch_size, *CPU)
-    assert run("transcribe", SAMPLES / "question.flac", *arguments) == 1
+    options = ("-f", "all", "-o", "out", "-l", "en", "--batch-size", batch_size)
+    assert run("transcribe", SAMPLES / "question.flac", "-m", model, *options, *CPU) == 1
     assert names_in(tmp_path / "out") == set()
     (line,) = capsys.readouterr().err.splitlines()
     assert "question.flac: the speech from 0.0 to 3." in line
