@@ -24,6 +24,7 @@ __all__ = [
     "WRAPPED",
     "cache_folder",
     "free_bytes",
+    "language_tokens",
     "cached_models",
     "cached_repositories",
     "cached_snapshot",
@@ -114,6 +115,15 @@ def cache_folder() -> Path:
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
+
+
+def language_tokens(folder: Path) -> tuple[str, ...] | None:
+    """Return the codes of the languages that a Whisper model has tokens for; None if its
+    generation_config.json has no table of them."""
+    table = read_json(folder / "generation_config.json").get("lang_to_id")
+    if not isinstance(table, dict):
+        return None
+    return tuple(str(token).strip("<|>") for token in table)
 
 
 def free_bytes() -> int:

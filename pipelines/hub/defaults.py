@@ -29,7 +29,7 @@ from pipelines.hub.assets import BUNDLED, Bundled, Task, bundled_folder
 from pipelines.hub.cache import (
     cache_folder,
     cached_models,
-    read_json,
+    language_tokens,
     reads_lines,
     usable_snapshot,
 )
@@ -122,10 +122,7 @@ def choose_default(
 
 def recognizer_languages(model: ModelInfo) -> tuple[str, ...]:
     """Return the codes of the languages that a recognizer knows."""
-    ids = read_json(model.folder / "generation_config.json").get("lang_to_id")
-    if not isinstance(ids, dict) or not ids:
-        return (language_in_name(model.name) or "en",)
-    return tuple(str(token).strip("<|>") for token in ids)
+    return language_tokens(model.folder) or (language_in_name(model.name) or "en",)
 
 
 def _reader() -> ResolvedModel:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from pipelines.hub.assets import Task
-from pipelines.hub.cache import cache_folder, read_json, size_of
+from pipelines.hub.cache import cache_folder, language_tokens, read_json, size_of
 from pipelines.hub.catalog import resolve
 from pipelines.hub.deletion import delete_unused, unused_blobs
 from pipelines.hub.foreign import foreign_origin, foreign_root, is_outdated
@@ -228,9 +228,9 @@ def _digest_of_link(file: Path) -> str | None:
 
 def _languages(folder: Path) -> tuple[str, ...]:
     """By generation_config.json (Whisper), tokenizer_config.json (Marian) or the README."""
-    table = read_json(folder / "generation_config.json").get("lang_to_id")
-    if isinstance(table, dict):
-        return tuple(str(token).strip("<|>") for token in table)
+    codes = language_tokens(folder)
+    if codes is not None:
+        return codes
     config = read_json(folder / "tokenizer_config.json")
     pair = [config.get(key) for key in ("source_lang", "target_lang")]
     if all(isinstance(code, str) for code in pair):
