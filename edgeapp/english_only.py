@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from edgeapp.exit_codes import pull_command
+
 if TYPE_CHECKING:
     from pipelines import Segment, Transcriber
 
@@ -30,9 +32,12 @@ def english_only_note(transcriber: Transcriber, language: str | None) -> str | N
     """
     if language is not None or not _understands_english_only(transcriber):
         return None
+    from pipelines.hub import RECOMMENDED_RECOGNIZER
+
     return (
         f"{transcriber.capabilities.name} understands English only; for other languages choose a "
-        "multilingual model, such as base (`edgeapp models pull base`)"
+        f"multilingual model, such as {RECOMMENDED_RECOGNIZER} "
+        f"({pull_command(RECOMMENDED_RECOGNIZER)})"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines import OutputError
 
-__all__ = ["output_errors"]
+__all__ = ["check_folder", "output_errors"]
 
 
 @contextmanager
@@ -25,3 +25,9 @@ def output_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def check_folder(path: Path) -> None:
+    """Raise OutputError if the folder of an output file does not exist."""
+    if not path.parent.is_dir():
+        raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")

@@ -11,7 +11,7 @@ import typer
 from edgeapp.batch.outputs import prepare_folder, write_atomically
 from edgeapp.commands.options.common import ComputeType, Debug, Device, Threads, settings_from_flags
 from edgeapp.console import print_note
-from edgeapp.exit_codes import exit_with_code
+from edgeapp.exit_codes import exit_with_code, pull_command
 from edgeapp.subtitles.formats import render
 
 __all__ = ["demo"]
@@ -98,7 +98,7 @@ def _print_next_commands() -> None:
     except ModelNotFound:
         print_note(
             "the bundled demo knows synthetic voices only: for yours, first "
-            f"`edgeapp models pull {_RECOGNIZER}`"
+            + pull_command(_RECOGNIZER)
         )
     page = "`edgeapp ui`"
     live = "`edgeapp live`" if has_portaudio() else f"{page}, as PortAudio is not installed"

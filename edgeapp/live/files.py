@@ -18,7 +18,7 @@ from edgeapp.live.events import (
     as_json,
     speaker_and_event,
 )
-from edgeapp.output_errors import output_errors
+from edgeapp.output_errors import check_folder, output_errors
 from edgeapp.subtitles.direction import with_marks
 from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.line_breaks import lay_out, words_to_break
@@ -68,8 +68,7 @@ def plan_outputs(paths: Sequence[Path], target: str | None) -> list[tuple[Path, 
     for path, _ in files:
         if path.is_file() and path.stat().st_size:
             raise OutputError(f"{path} exists already: choose another name")
-        if not path.parent.is_dir():
-            raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")
+        check_folder(path)
     return files
 
 

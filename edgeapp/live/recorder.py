@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from edgeapp.output_errors import output_errors
+from edgeapp.output_errors import check_folder, output_errors
 from pipelines import OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def check_recording(path: Path) -> None:
         raise OptionError(f"{path}: audio is kept as .wav or .flac, choose such a name")
     if path.exists():
         raise OutputError(f"{path} exists already: choose another name")
-    if not path.parent.is_dir():
-        raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")
+    check_folder(path)
 
 
 class Recorder:
