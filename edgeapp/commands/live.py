@@ -39,8 +39,6 @@ from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code,
 from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from edgeapp.live.capture import LiveCapture
     from edgeapp.live.files import LiveOutputFile
     from edgeapp.live.session import LiveSession
@@ -235,7 +233,7 @@ def live(
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
                 capture.record_to(save_audio)
-            view = _view(as_json, session, capture.began, translated=translate_to is not None)
+            view = _view(as_json, session, capture, translated=translate_to is not None)
             _run(session, capture, outputs, view, english_only_note(transcriber, language))
             if verbose:
                 print_draft_report(transcriber.draft_report)
@@ -284,14 +282,14 @@ def _session(
 
 
 def _view(
-    as_json: bool, session: LiveSession, began: datetime | None, *, translated: bool
+    as_json: bool, session: LiveSession, capture: LiveCapture, *, translated: bool
 ) -> EventView:
     """What is written to stdout."""
     from edgeapp.live.event_encoder import EventEncoder
     from edgeapp.live.view import CaptionView, JsonView, TextView
 
     if as_json:
-        return JsonView(EventEncoder(lambda: session.language, began=began))
+        return JsonView(EventEncoder(lambda: session.language, capture.now, capture.began))
     return CaptionView(translated=translated) if sys.stdout.isatty() else TextView()
 
 

@@ -115,8 +115,8 @@ def _microphones() -> Iterator[Finding]:
                 if block is None and microphone.ended:
                     break
                 if block is not None:
-                    heard.append(block)
-                    seconds += len(block) / 16_000
+                    heard.append(block.samples)
+                    seconds += block.seconds
     except EdgeError as error:
         yield Finding("Microphone", State.MISSING, str(error))
         return

@@ -6,18 +6,19 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgeapp.console import print_note
+from edgeapp.live.timeline import elapsed_s
 from pipelines import DeviceError, OutputError
 
 if TYPE_CHECKING:
     from edgeapp.live.recorder import Recorder
-    from edgeapp.live.sources import LiveSource
+    from edgeapp.live.sources import JoinedSource, LiveSource, MicrophoneSource
 
 __all__ = ["LiveCapture"]
 
@@ -61,11 +62,14 @@ class LiveCapture:
         self._recorder_error: OutputError | None = None
         self._stopped = False
         self._microphone_names = ""
+        self._began_s = 0.0
         self.began: datetime | None = None
+        self.source: LiveSource
         # Opened before a model is loaded, so that errors are reported early.
         if recording is None:
-            self.source = self._open_microphone()
-            self.began = datetime.now(UTC)
+            self._microphone, self._began_s = self._open_microphone()
+            self.source = self._microphone
+            self.began = datetime.now(UTC) - timedelta(seconds=elapsed_s() - self._began_s)
             print_note(f"recording {self._microphone_names} while the models load; Ctrl-C ends")
         else:
             from edgeapp.live.sources import FileSource
@@ -88,6 +92,12 @@ class LiveCapture:
 
         self._recorder = self._stack.enter_context(Recorder(path, self._channels))
         self.source = self._with_recorder(self.source)
+
+    def now(self) -> datetime:
+        """Return the time of day, of a clock that is not set during the session."""
+        if self.began is None:
+            return datetime.now(UTC)
+        return self.began + timedelta(seconds=elapsed_s() - self._began_s)
 
     @property
     def is_recording(self) -> bool:
@@ -137,32 +147,46 @@ class LiveCapture:
         print_note("waiting for a microphone; Ctrl-C ends")
         # PortAudio does not detect new devices while a stream is open.
         self._microphone_stack.close()
+        lost_s = self._microphone.end_s
         while not self._stopped:
             try:
-                self.source = self._with_recorder(self._open_microphone())
+                self._microphone, _ = self._open_microphone(lost_s)
             except DeviceError:
                 time.sleep(_RETRY_S)
             else:
+                self.source = self._with_recorder(self._microphone)
                 self._announce()
                 return self.source
         return None
 
-    def _open_microphone(self) -> LiveSource:
+    def _open_microphone(
+        self, lost_s: float | None = None
+    ) -> tuple[MicrophoneSource | JoinedSource, float]:
+        """Open the microphones.
+
+        Args:
+            lost_s: When others were lost that these replace, by `elapsed_s`.
+
+        Returns:
+            Their source, and when its audio begins.
+        """
         from edgeapp.live.microphone import Microphone, find_device
         from edgeapp.live.sources import JoinedSource, MicrophoneSource
 
         names = self._device_names or (None,)
         devices = [find_device(int(name) if name and name.isdigit() else name) for name in names]
         channels = self._channels if len(devices) == 1 else 1
+        enter = self._microphone_stack.enter_context
+        microphones = [enter(Microphone(device, channels=channels)) for device in devices]
+        began_s = microphones[0].began_s if lost_s is None else lost_s
         sources = [
-            MicrophoneSource(
-                self._microphone_stack.enter_context(Microphone(device, channels=channels)),
-                channels,
-            )
-            for device in devices
+            MicrophoneSource(microphone, channels, began_s, goes_on=lost_s is not None)
+            for microphone in microphones
         ]
         self._microphone_names = " and ".join(device.name for device in devices)
-        return sources[0] if len(sources) == 1 else JoinedSource(*sources)
+        if len(sources) == 1:
+            return sources[0], began_s
+        return JoinedSource(*sources, since_s=began_s), began_s
 
     def _with_recorder(self, source: LiveSource) -> LiveSource:
         from edgeapp.live.sources import TeeSource

@@ -6,6 +6,7 @@ The only file that uses PortAudio. Its Python module is imported when a micropho
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -47,6 +48,13 @@ _MAX_CHANNELS = 8
 _HOST_BUFFER_S = 0.2  # audio that PortAudio buffers while the callback is delayed
 _CLOSE_TIMEOUT_S = 2.0  # closing a stream blocks while the sound server hangs
 
+# Names of devices that record what programs play: of sound systems and of virtual sound cards.
+_LOOPBACK = re.compile(
+    r"\bmonitor\b|loopback|stereo mix|what u hear|wave out|blackhole|soundflower|\bcable\b|"
+    r"virtual|null",
+    re.IGNORECASE,
+)
+
 _portaudio_lock = threading.Lock()
 _open_streams: set[Any] = set()
 
@@ -73,6 +81,11 @@ class InputDevice:
 
     def __str__(self) -> str:
         return f"{self.index} {self.name}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it records what programs play. Its silence is nothing but zeros."""
+        return _LOOPBACK.search(self.name) is not None
 
 
 def has_portaudio() -> bool:

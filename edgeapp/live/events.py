@@ -19,6 +19,7 @@ from pipelines import (
 )
 
 __all__ = [
+    "AudioLost",
     "SessionEnded",
     "SessionEvent",
     "SpeakerEvent",
@@ -68,7 +69,7 @@ class Status:
         time: seconds of audio processed.
         lag: seconds of audio that have arrived and are not processed yet.
         real_time_factor: compute time over audio time, for the latest audio.
-        dropped: seconds of audio lost because they were not read in time.
+        dropped: seconds of audio lost since the start.
         level: RMS level in dB relative to full scale.
     """
 
@@ -83,6 +84,21 @@ class Status:
 class WarningRaised:
     """A message for the user; the session continues."""
 
+    message: str
+
+
+@dataclass(frozen=True)
+class AudioLost:
+    """Audio is missing; what was being said ended before it.
+
+    Attributes:
+        start: where the gap begins.
+        end: where it ends, and audio goes on.
+        message: why, for the user.
+    """
+
+    start: float
+    end: float
     message: str
 
 
@@ -121,7 +137,7 @@ class SpeakerEvent:
     event: SpeechEvent
 
 
-SessionEvent: TypeAlias = SpeechEvent | SpeakerEvent | Status | SessionEnded
+SessionEvent: TypeAlias = SpeechEvent | SpeakerEvent | Status | AudioLost | SessionEnded
 
 _TYPES: dict[type, str] = {
     SpeechStarted: "speech_start",
@@ -132,6 +148,7 @@ _TYPES: dict[type, str] = {
     TranslationFinal: "translation_final",
     Status: "status",
     WarningRaised: "warning",
+    AudioLost: "gap",
     SessionEnded: "end",
     UpdateDecoded: "decoded",
 }

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from edgeapp.console import print_note
 from edgeapp.live.events import (
+    AudioLost,
     SessionEnded,
     SessionEvent,
     Status,
@@ -18,7 +20,8 @@ from edgeapp.live.events import (
     as_json,
     speaker_and_event,
 )
-from edgeapp.output_errors import check_folder, output_errors
+from edgeapp.live.timeline import LONG_GAP_S
+from edgeapp.output_errors import check_folder, free_name, output_errors
 from edgeapp.subtitles.direction import with_marks
 from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.line_breaks import lay_out, words_to_break
@@ -91,7 +94,11 @@ class LiveOutputFile:
     """Writes one file: each cue as soon as it is complete.
 
     A .jsonl file holds the events instead, except PartialText, TranslationPartial and Status,
-    which later events replace.
+    which later events replace. Other files end at a long gap, and a new one, talk-2.srt after
+    talk.srt, begins at zero after it.
+
+    Attributes:
+        path: of the file that is being written.
     """
 
     def __init__(self, path: Path, *, translated: bool = False) -> None:
@@ -104,10 +111,19 @@ class LiveOutputFile:
             OptionError: an unknown extension.
             OutputError: the file cannot be written.
         """
-        self.path, self._format, self._translated = path, _format_of(path), translated
+        self._first_path, self._format, self._translated = path, _format_of(path), translated
         self._segmenters: defaultdict[str, SubtitleSegmenter] = defaultdict(SubtitleSegmenter)
-        self._count = 0
         self._failed = False
+        self._open(path, 0.0)
+
+    def _open(self, path: Path, start: float) -> None:
+        """Begin a file.
+
+        Args:
+            path: of the file.
+            start: the time that is zero in it.
+        """
+        self.path, self._start, self._count = path, start, 0
         with output_errors(path):
             self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
         if self._format == ".vtt":
@@ -125,6 +141,11 @@ class LiveOutputFile:
                 self._write(as_json(event) + "\n")
         elif isinstance(said, SessionEnded):
             self._flush()
+        elif isinstance(said, AudioLost) and said.end - said.start > LONG_GAP_S:
+            self.close()
+            language = self._first_path.suffixes[-2:] if self._translated else ()
+            self._open(free_name(self._first_path, "".join(language)), said.end)
+            print_note(f"captions go on in {self.path}")
         elif self._translated:
             if isinstance(said, TranslationFinal):
                 self._write_cue(speaker, Cue(said.start, said.end, said.text))
@@ -161,7 +182,8 @@ class LiveOutputFile:
             self._write(f"{_named(cue).text}\n")
             return
         srt = self._format == ".srt"
-        start, end = (stamp(t, hours=srt, mark="," if srt else ".") for t in (cue.start, cue.end))
+        from_s, to_s = cue.start - self._start, cue.end - self._start
+        start, end = (stamp(t, hours=srt, mark="," if srt else ".") for t in (from_s, to_s))
         number = f"{self._count}\n" if srt else ""
         cue = replace(cue, text=cue.text.replace("-->", "->"))
         # A voice tag is no part of the lines, as the name in an .srt file is.

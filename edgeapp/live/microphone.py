@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
@@ -15,6 +16,7 @@ from edgeapp.live.devices import (
     open_stream,
     start_stream,
 )
+from edgeapp.live.timeline import Block, elapsed_s
 from pipelines import DeviceError, DeviceLost
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Microphone:
 
     Attributes:
         device: the microphone; known from entering the block on.
+        began_s: when recording started, by `elapsed_s`.
+        latency_s: by which the sound system delays audio, as it says (s).
         dropped_s: audio dropped because the reader was too slow (s).
         overruns: how often the sound system reported that it had dropped audio itself.
         ended: all audio has been read.
@@ -56,19 +60,22 @@ class Microphone:
             channels: 1: all are mixed; more: the first ones, which the device must have.
         """
         self.device = device
-        self.dropped_s = 0.0
+        self.began_s = self.latency_s = self.dropped_s = 0.0
         self.overruns = 0
         self.ended = False
         self._block_s, self._channels = block_s, channels
-        self._queue: SimpleQueue[bytes] = SimpleQueue()
+        # Blocks at 16 kHz, of which minutes wait while the models load: a fraction of what devices
+        # deliver.
+        self._queue: SimpleQueue[Block] = SimpleQueue()
         self._max_queued = max(1, round(queue_s / block_s))  # blocks
         self._timeout_s = max(_FIRST_BLOCK_TIMEOUT_S, stall_s)  # for the next block
         self._stall_s = stall_s
         self._waited_s = 0.0  # for the next block
-        self._latency_s = 0.0
+        self._dropped_before_s = 0.0  # the next block that is queued
         self._stop_at = float("inf")
         self._recording = True
         self._resampler: _Resampler | None = None
+        self._resampling = threading.Lock()
 
     def __enter__(self) -> Microphone:
         """Start recording.
@@ -85,8 +92,9 @@ class Microphone:
                 "two devices"
             )
         self._rate = self._stream.samplerate
-        self._latency_s = self._stream.latency
+        self.latency_s = self._stream.latency
         self._resampler = _Resampler(self._rate, self._stream.channels, self._channels)
+        self.began_s = self._arrived_s = elapsed_s()
         start_stream(self.device, self._stream)
         return self
 
@@ -111,10 +119,10 @@ class Microphone:
         """
         while not self.ended:
             block = self.try_read(1.0)
-            if block is not None:
-                yield block
+            if block is not None and len(block.samples):
+                yield block.samples
 
-    def try_read(self, timeout_s: float) -> Samples | None:
+    def try_read(self, timeout_s: float) -> Block | None:
         """The next block; None after the timeout and after the end (`ended`).
 
         Args:
@@ -130,7 +138,7 @@ class Microphone:
             over = self._is_over()
             wait_s = 0.0 if over else min(_POLL_S, max(0.0, deadline - time.monotonic()))
             try:
-                raw = self._queue.get(timeout=wait_s)
+                block = self._queue.get(timeout=wait_s)
             except Empty:
                 if over:
                     return self._last_block()
@@ -139,8 +147,7 @@ class Microphone:
                     return None
                 continue
             self._waited_s, self._timeout_s = 0.0, self._stall_s
-            if self._resampler is not None and len(block := self._resampler.resample(raw)):
-                return block
+            return block
         return None
 
     def stop(self) -> None:
@@ -149,18 +156,26 @@ class Microphone:
         Callable from any thread and from signal handlers.
         """
         # The latest audio is still in the buffers of the sound system.
-        self._stop_at = min(self._stop_at, time.monotonic() + self._latency_s)
+        self._stop_at = min(self._stop_at, time.monotonic() + self.latency_s)
 
     def _on_block(self, data: Any, frames: int, _when: Any, flags: Any) -> None:
         """PortAudio's callback for a block, on its own thread; it must not block."""
         if not self._recording:
             return
+        self._arrived_s, seconds = elapsed_s(), frames / self._rate
         if flags.input_overflow:
             self.overruns += 1
         if self._queue.qsize() < self._max_queued:
-            self._queue.put(bytes(data))
+            with self._resampling:
+                if self._resampler is None:
+                    return
+                samples, is_zero = self._resampler.resample(data)
+            block = Block(samples, seconds, self._arrived_s, self._dropped_before_s, is_zero)
+            self._dropped_before_s = 0.0
+            self._queue.put(block)
         else:
-            self.dropped_s += frames / self._rate
+            self._dropped_before_s += seconds
+            self.dropped_s += seconds
         if time.monotonic() >= self._stop_at:
             self._recording = False
 
@@ -174,16 +189,16 @@ class Microphone:
             self._recording = False
         return not self._recording
 
-    def _last_block(self) -> Samples | None:
+    def _last_block(self) -> Block | None:
         """The resampler's remaining audio, then None.
 
         Raises:
             DeviceLost: the recording ended without `stop`.
         """
-        if self._resampler is not None:
-            tail, self._resampler = self._resampler.flush(), None
-            if len(tail):
-                return tail
+        with self._resampling:
+            resampler, self._resampler = self._resampler, None
+        if resampler is not None:
+            return Block(resampler.flush(), 0.0, self._arrived_s, self._dropped_before_s)
         self.ended = True
         if self._stop_at < float("inf"):
             return None
@@ -217,15 +232,20 @@ class _Resampler:
             else soxr.ResampleStream(rate, SAMPLE_RATE, kept, dtype="float32")
         )
 
-    def resample(self, raw: bytes) -> Samples:
-        """The next samples [n] or [n, kept]; empty while the filter needs more input."""
+    def resample(self, raw: Any) -> tuple[Samples, bool]:
+        """Return the next samples [n] or [n, kept], and whether the device sent only zeros.
+
+        They are empty while the filter needs more input.
+        """
         import numpy as np
 
         block: Samples = np.frombuffer(raw, np.float32).reshape(-1, self._channels)
-        block = block.mean(axis=1) if self._kept == 1 else block[:, : self._kept]
+        is_zero = not block.any()
+        # A copy: PortAudio uses the memory again.
+        block = block.mean(axis=1) if self._kept == 1 else block[:, : self._kept].copy()
         if self._stream is not None:
             block = self._stream.resample_chunk(block)
-        return block
+        return block, is_zero
 
     def flush(self) -> Samples:
         """The last samples, after the end of the input."""

@@ -9,7 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from edgeapp.output_errors import check_folder, output_errors
+from edgeapp.console import print_note
+from edgeapp.live.timeline import LONG_GAP_S
+from edgeapp.output_errors import check_folder, free_name, output_errors
 from pipelines import OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ def check_recording(path: Path) -> None:
 class Recorder:
     """Writes blocks at 16 kHz to a 16-bit .wav or .flac file; a context manager.
 
+    Attributes:
+        path: of the file that is being written.
+
     The file can be played while it grows. If the process is killed, less than the last second is
     missing. Writes are not synced to disk: a power failure loses what the operating system had
     not written yet.
@@ -62,14 +67,18 @@ class Recorder:
         Raises:
             OptionError, OutputError: as check_recording, or it cannot be written.
         """
-        self.path = Path(path)
-        check_recording(self.path)
+        check_recording(Path(path))
+        self._channels, self._first_path = channels, Path(path)
         self._pending: list[Samples] = []
         self._pending_samples = 0
         self._failed = False  # a write failed
+        self._open(self._first_path)
+
+    def _open(self, path: Path) -> None:
+        self.path = path
         with self._errors():
-            self._file: IO[bytes] = self.path.open("xb")
-            self._writer = _WRITERS[self.path.suffix.lower()](self._file, channels)
+            self._file: IO[bytes] = path.open("xb")
+            self._writer = _WRITERS[path.suffix.lower()](self._file, self._channels)
 
     def write(self, block: Samples) -> None:
         """Add float32 samples [n], or [n, channels], in -1…1; larger ones are clipped.
@@ -81,6 +90,26 @@ class Recorder:
         self._pending_samples += len(block)
         if self._pending_samples >= _WRITE_SAMPLES:
             self._flush()
+
+    def skip(self, seconds: float) -> None:
+        """Add silence. After a long gap go on in a new file instead, talk-2.wav after talk.wav.
+
+        Raises:
+            OutputError: a file cannot be written.
+        """
+        if seconds > LONG_GAP_S:
+            self.close()
+            self._open(free_name(self._first_path))
+            print_note(f"the audio goes on in {self.path}")
+            return
+        import numpy as np
+
+        left = round(seconds * _SAMPLE_RATE)
+        while left > 0:
+            count = min(left, _WRITE_SAMPLES)
+            shape = (count, self._channels) if self._channels > 1 else count
+            self.write(np.zeros(shape, np.float32))
+            left -= count
 
     def close(self) -> None:
         """Write the remaining samples and close the file.

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from edgeapp.live.events import (
+    AudioLost,
     SessionEnded,
     SessionEvent,
     SpeakerEvent,
@@ -18,8 +19,9 @@ from edgeapp.live.events import (
     Status,
     WarningRaised,
 )
-from edgeapp.live.sources import LiveSource
+from edgeapp.live.sources import LiveSource, Notice
 from edgeapp.live.speech_channel import SpeechChannel
+from edgeapp.live.timeline import LONG_GAP_S
 from pipelines import SAMPLE_RATE, DeviceLost, EdgeError, LiveEvent, Samples, UpdateDecoded
 
 __all__ = ["LiveSession"]
@@ -48,11 +50,10 @@ class LiveSession:
         """
         self._channels = channels
         self._show_decoding, self._clock = show_decoding, clock
-        self._samples = 0  # fed to recognition, of each channel
+        self._samples = 0  # of each channel: fed to recognition, or missing
         self._work: deque[tuple[float, float]] = deque()  # (audio seconds, compute seconds)
         self._last_status = 0.0
-        self._dropped_s = 0.0  # of all sources
-        self._source_dropped_s = 0.0  # of the current one
+        self._lost_s = 0.0
 
     def run(
         self,
@@ -105,8 +106,10 @@ class LiveSession:
         self, source: LiveSource, threads: ThreadPoolExecutor
     ) -> Iterator[SessionEvent | UpdateDecoded]:
         """Process a source to its end."""
-        self._source_dropped_s = 0.0
         while (audio := source.read(_READ_WAIT_S)) is not None:
+            if isinstance(audio, Notice):
+                yield from self._heed(audio)
+                continue
             start = self._clock()
             self._samples += len(audio)
             yield from self._feed(audio, threads)
@@ -114,6 +117,21 @@ class LiveSession:
             yield from self._translate(source)
             self._record_work(len(audio), self._clock() - start)
             yield from self._status(source)
+
+    def _heed(self, notice: Notice) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Skip the time of a gap, and pass on the message."""
+        self._lost_s += notice.lost_s
+        start, samples = self._seconds, round(notice.gap_s * SAMPLE_RATE)
+        if samples:
+            for channel in self._channels:
+                yield from self._tagged(channel, channel.skip(samples))
+            if notice.gap_s > LONG_GAP_S:  # what was said before it belongs to other files
+                yield from self._translate(None)
+            self._samples += samples
+        if notice.message:
+            lost = samples or notice.lost_s
+            message = notice.message
+            yield AudioLost(start, self._seconds, message) if lost else WarningRaised(message)
 
     def _feed(
         self, audio: Samples, threads: ThreadPoolExecutor
@@ -172,15 +190,7 @@ class LiveSession:
             self._work.popleft()
 
     def _status(self, source: LiveSource) -> Iterator[SessionEvent]:
-        """A warning if audio was dropped, and the periodic Status."""
-        if source.dropped_s > self._source_dropped_s:
-            lost = source.dropped_s - self._source_dropped_s
-            self._source_dropped_s = source.dropped_s
-            self._dropped_s += lost
-            waiting = f"and {source.waiting_s:.1f} s are waiting"
-            yield WarningRaised(
-                f"this machine is too slow: {lost:.1f} s of audio were lost, {waiting}"
-            )
+        """The periodic Status."""
         if self._clock() - self._last_status < _STATUS_INTERVAL_S:
             return
         self._last_status = self._clock()
@@ -188,7 +198,7 @@ class LiveSession:
         work = sum(seconds for _, seconds in self._work)
         factor = work / audio if audio else 0.0
         level = max(channel.recognizer.level for channel in self._channels)
-        yield Status(self._seconds, source.waiting_s, factor, self._dropped_s, level)
+        yield Status(self._seconds, source.waiting_s, factor, self._lost_s, level)
 
 
 def _is_behind(source: LiveSource | None) -> bool:

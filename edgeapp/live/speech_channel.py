@@ -64,6 +64,11 @@ class SpeechChannel:
         """End the audio, and commit all text."""
         return self._noted(self.recognizer.finish())
 
+    def skip(self, samples: int) -> list[LiveEvent]:
+        """End what is being said, and commit all text; the next audio follows after a gap."""
+        self._samples += samples
+        return self._noted(self.recognizer.skip(samples))
+
     def translate(self, is_behind: Callable[[], bool], *, ended: bool) -> Iterator[SpeechEvent]:
         """Translate complete sentences, then the running one.
 

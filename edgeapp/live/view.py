@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from edgeapp.console import format_clock, print_note, printable, results_console
 from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.events import (
+    AudioLost,
     SessionEnded,
     SessionEvent,
     Status,
@@ -95,7 +96,7 @@ class TextView:
                 self._write(speaker, segmenter.flush())
         elif isinstance(event, TranslationFinal):
             self._write(speaker, [Cue(event.start, event.end, event.text.strip())])
-        elif isinstance(event, WarningRaised):
+        elif isinstance(event, WarningRaised | AudioLost):
             print_note(event.message)
 
     def _write(self, speaker: str, cues: Iterable[Cue]) -> None:
@@ -132,7 +133,7 @@ class CaptionView:
         speaker, event = speaker_and_event(event)
         if isinstance(event, Status):
             self._status = event
-        elif isinstance(event, WarningRaised):
+        elif isinstance(event, WarningRaised | AudioLost):
             print_note(event.message)
         elif isinstance(event, SessionEnded):
             for name, own in self._speakers.items():

@@ -39,7 +39,7 @@ ROUND_S = 300.0
 class Hour:
     """An audio source that repeats a recording; `done` counts the finished repetitions."""
 
-    dropped_s = waiting_s = 0.0
+    waiting_s = 0.0
 
     def __init__(self, samples: Samples, rounds: int) -> None:
         self._samples, self._left = samples, rounds

@@ -8,11 +8,12 @@ from collections import deque
 import numpy as np
 import soxr
 
+from edgeapp.live.sources import Notice
 from pipelines import SAMPLE_RATE, InputError, Samples
 
 __all__ = ["BrowserSource"]
 
-# Audio is queued while models load; beyond this it is dropped, which `dropped_s` reports.
+# Audio is queued while models load; beyond this it is dropped, which is reported.
 _MAX_QUEUED_S = 60.0
 _LOWEST_RATE, _HIGHEST_RATE = 8_000, 192_000  # Hz
 
@@ -41,7 +42,9 @@ class BrowserSource:
         self._resampler = soxr.ResampleStream(rate, SAMPLE_RATE, channels, dtype="float32")
         self._queue: deque[bytes] = deque()
         # Samples of all channels, at the browser's rate.
-        self._queued = self._received = self._dropped = 0
+        self._queued = self._received = 0
+        self._dropped = 0  # after what is queued
+        self._notice: Notice | None = None  # before what is queued
         self._changed = threading.Condition()
         self._stopped = self._flushed = False
 
@@ -59,7 +62,7 @@ class BrowserSource:
             count = len(data) // 2
             if self._stopped or not count:
                 return
-            if self._queued + count > _MAX_QUEUED_S * self.samples_per_s:
+            if self._dropped or self._queued + count > _MAX_QUEUED_S * self.samples_per_s:
                 self._dropped += count
                 return
             self._queue.append(data)
@@ -67,20 +70,27 @@ class BrowserSource:
             self._received += count
             self._changed.notify()
 
-    def read(self, wait_s: float) -> Samples | None:
-        """All queued audio at 16 kHz, possibly empty: [n], or [n, channels] of several. None after
-        the end.
+    def read(self, wait_s: float) -> Samples | Notice | None:
+        """All queued audio at 16 kHz, possibly empty: [n], or [n, channels] of several. A Notice
+        where some was dropped. None after the end.
 
         Args:
             wait_s: Seconds to wait for audio if none is queued.
         """
         with self._changed:
+            notice, self._notice = self._notice, None
+            if notice is not None:
+                return notice
             if not self._queue and not self._stopped:
                 self._changed.wait(wait_s)
             data = b"".join(self._queue)
             self._queue.clear()
             self._queued = 0
-            last = self._stopped
+            if self._dropped:
+                lost_s = self._dropped / self.samples_per_s
+                message = f"this machine is too slow: {lost_s:.1f} s of audio were lost"
+                self._dropped, self._notice = 0, Notice(message, lost_s, lost_s)
+            last = self._stopped and self._notice is None
         if last and self._flushed:
             return None
         self._flushed = last
@@ -124,11 +134,6 @@ class BrowserSource:
     def taken(self) -> int:
         """Samples that were read, as `received`; the others are in the queue."""
         return self._received - self._queued
-
-    @property
-    def dropped_s(self) -> float:
-        """Seconds of audio that were dropped because the queue was full."""
-        return self._dropped / self.samples_per_s
 
     @property
     def waiting_s(self) -> float:

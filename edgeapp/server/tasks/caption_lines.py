@@ -8,6 +8,7 @@ from typing import Any
 
 from edgeapp.history import TranslatedCue
 from edgeapp.live.events import (
+    AudioLost,
     SessionEnded,
     SessionEvent,
     Status,
@@ -80,7 +81,7 @@ class CaptionLines:
         name, event = speaker_and_event(event)
         if isinstance(event, Status):
             yield {"type": "live_status", **{k: round(v, 2) for k, v in asdict(event).items()}}
-        elif isinstance(event, WarningRaised):
+        elif isinstance(event, WarningRaised | AudioLost):
             yield {"type": "warning", "message": event.message}
         elif isinstance(event, SessionEnded):
             yield from self.end()

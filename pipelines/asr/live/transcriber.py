@@ -116,6 +116,12 @@ class LiveTranscriber:
         self._stream_offset, self._fed_samples = self._stream_offset + self._fed_samples, 0
         return events
 
+    def skip(self, samples: int) -> list[LiveEvent]:
+        """End the stream as `finish`; audio fed later follows after a gap of `samples`."""
+        events = self.finish()
+        self._stream_offset += samples
+        return events
+
     def _process(
         self, vad_events: Sequence[SpeechStart | SpeechAudio | SpeechEnd], catching_up: bool
     ) -> list[LiveEvent]:

@@ -12,6 +12,7 @@ import pytest
 from edgeapp.live import capture
 from edgeapp.live.capture import LiveCapture
 from edgeapp.live.event_encoder import EventEncoder
+from edgeapp.live.sources import Notice
 from pipelines.asr.live.events import SpeechStarted
 from tests.edgeapp.live.fake_sounddevice import FakeSoundDevice, installed
 
@@ -64,6 +65,43 @@ def test_what_is_said_while_models_load_is_kept_and_said(
         capturing.stop()
         heard = 0
         while (block := capturing.source.read(0.1)) is not None:
+            assert not isinstance(block, Notice)
             heard += len(block)
         assert heard == pytest.approx(100 * 16_000, abs=100)
-        assert capturing.source.dropped_s == 0
+
+
+def heard_of(sound: FakeSoundDevice, device: str, pieces: list[np.ndarray]) -> list[str]:
+    """What a person is told while a device sends these samples at its rate."""
+    messages: list[str] = []
+    with ExitStack() as stack:
+        source = LiveCapture(stack, None, 1.0, [device]).source
+        for piece in pieces:
+            for block in np.array_split(piece, len(piece) // 2_000):
+                sound.streams[-1].hear(block)
+            while (found := source.read(0.0)) is not None:
+                if isinstance(found, Notice):
+                    messages.append(found.message)
+                elif not len(found):
+                    break
+    return messages
+
+
+def test_a_muted_microphone_is_said_once_and_when_it_is_heard_again(
+    sound: FakeSoundDevice,
+) -> None:
+    rate = 44_100
+    noise = np.random.default_rng(1).uniform(-1e-4, 1e-4, 2 * rate).astype(np.float32)
+    muted = "the microphone 'USB Headset: Audio (hw:1,0)' sends only silence: is it muted? "
+    again = "the microphone 'USB Headset: Audio (hw:1,0)' is heard again"
+    zeros = np.zeros(10 * rate, np.float32)
+    messages = heard_of(sound, "headset", [zeros, noise, zeros[: 2 * rate], noise, zeros])
+    assert [message.startswith(muted) for message in messages] == [True, False, True]
+    assert messages[1] == again
+    assert not heard_of(sound, "headset", [noise] * 5), "a quiet room is not silence"
+
+
+def test_a_device_that_records_what_is_played_is_not_called_muted(sound: FakeSoundDevice) -> None:
+    names = ("Monitor of Speakers", "Stereo Mix (Realtek)", "BlackHole 2ch", "CABLE Output")
+    for name in names:
+        sound.devices = [(name, 2, 48_000.0, 0)]
+        assert not heard_of(sound, name, [np.zeros(480_000, np.float32)]), name

@@ -65,7 +65,7 @@ def test_channels_are_averaged(sound: FakeSoundDevice) -> None:
         sound.streams[0].hear(np.stack([left, right], axis=1))
         block = recording.try_read(1.0)
     assert block is not None
-    np.testing.assert_allclose(block, (left + right) / 2, atol=1e-7)
+    np.testing.assert_allclose(block.samples, (left + right) / 2, atol=1e-7)
 
 
 def test_try_read_times_out_without_ending(sound: FakeSoundDevice) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from edgeapp.live.doubts import doubtful_words
 from edgeapp.live.events import (
+    AudioLost,
     SessionEnded,
     SessionEvent,
     Status,
@@ -20,12 +21,12 @@ from edgeapp.live.events import (
     as_json,
 )
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import FileSource, LiveSource, TeeSource
+from edgeapp.live.sources import FileSource, LiveSource, Notice, TeeSource
 from edgeapp.live.speech_channel import SpeechChannel
 from pipelines import OutputError
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
-from pipelines.asr.live.events import CommittedText, PartialText, UpdateDecoded
+from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, UpdateDecoded
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import LiveWindowResult
@@ -173,12 +174,12 @@ def test_stop_keeps_the_words_before_it() -> None:
 class Unplugged:
     """A feed whose device goes away."""
 
-    dropped_s = waiting_s = 0.0
+    waiting_s = 0.0
 
     def __init__(self, samples: Samples) -> None:
         self._samples: Samples | None = samples
 
-    def read(self, wait_s: float) -> Samples | None:
+    def read(self, wait_s: float) -> Samples | Notice | None:
         if self._samples is None:
             raise DeviceLost("the microphone was disconnected")
         samples, self._samples = self._samples, None
@@ -211,19 +212,48 @@ def test_a_lost_device_without_another_is_an_error_at_the_end() -> None:
     assert isinstance(events[-1], SessionEnded)
 
 
-class Leaky(Unplugged):
-    dropped_s, waiting_s = 1.5, 7.0
+class Scripted:
+    """A source of given pieces."""
 
-    def read(self, wait_s: float) -> Samples | None:
-        samples, self._samples = self._samples, None
-        return samples
+    waiting_s = 0.0
+
+    def __init__(self, *pieces: Samples | Notice) -> None:
+        self._pieces = list(pieces)
+
+    def read(self, wait_s: float) -> Samples | Notice | None:
+        return self._pieces.pop(0) if self._pieces else None
+
+    def stop(self) -> None: ...
 
 
-def test_dropped_audio_is_reported_once() -> None:
-    events = list(session().run(Leaky(np.zeros(16_000, np.float32))))
-    assert [e.message for e in events if isinstance(e, WarningRaised)] == [
-        "this machine is too slow: 1.5 s of audio were lost, and 7.0 s are waiting"
-    ]
+def test_a_gap_ends_what_is_said_and_its_time_passes() -> None:
+    samples, spoken = speak(WORDS)
+    cut = round(spoken[5].end * 16_000)  # between two words of one utterance
+    gap = Notice("20 s are missing", 20.0, 20.0)
+    clock = Clock()
+    source = Scripted(samples[:cut], gap, samples[cut:])
+    live = session(translated=True, clock=clock, recognizer=Slow(clock))
+    events = list(live.run(source))
+    (lost,) = (e for e in events if isinstance(e, AudioLost))
+    assert (lost.start, lost.end) == (cut / 16_000, cut / 16_000 + 20)
+    assert lost.message == "20 s are missing"
+    at = events.index(lost)
+    assert words_of(events[:at]) == truth(spoken)[:6]
+    assert words_of(events[at:]) == truth(spoken)[6:]
+    assert any(isinstance(e, SpeechEnded) for e in events[:at]), "no sentence spans the gap"
+    starts = [e.start for e in events[at:] if isinstance(e, CommittedText)]
+    assert starts[0] == pytest.approx(spoken[6].start + 20, abs=0.3)
+    assert events[-1] == SessionEnded(len(samples) / 16_000 + 20)
+    assert [e.dropped for e in events if isinstance(e, Status)][-1] == 20
+
+
+def test_a_word_of_the_source_is_passed_on_and_costs_no_time() -> None:
+    samples, spoken = speak(WORDS)
+    said = Notice("the microphone is muted")
+    events = list(session().run(Scripted(samples[:48_000], said, samples[48_000:])))
+    assert [e.message for e in events if isinstance(e, WarningRaised)] == [said.message]
+    assert words_of(events) == truth(spoken)
+    assert not any(isinstance(e, AudioLost) for e in events)
 
 
 def test_audio_can_be_recorded() -> None:
@@ -233,6 +263,8 @@ def test_audio_can_be_recorded() -> None:
     class Sink:
         def write(self, samples: Samples) -> None:
             kept.append(samples)
+
+        def skip(self, seconds: float) -> None: ...
 
     feed: LiveSource = TeeSource(FileSource(samples, 0), Sink(), failures.append)
     list(session().run(feed))
@@ -247,6 +279,8 @@ def test_captions_go_on_where_the_audio_cannot_be_written() -> None:
     class FullDisk:
         def write(self, samples: Samples) -> None:
             raise OutputError("talk.wav cannot be written: No space left on device")
+
+        def skip(self, seconds: float) -> None: ...
 
     feed: LiveSource = TeeSource(FileSource(samples, 0), FullDisk(), failures.append)
     heard = list(session().run(feed))

@@ -14,7 +14,7 @@ from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.events import SessionEnded, SessionEvent, SpeakerEvent, speaker_and_event
 from edgeapp.live.files import LiveOutputFile
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import FileSource, JoinedSource
+from edgeapp.live.sources import FileSource, JoinedSource, Notice
 from edgeapp.live.speakers import checked_speakers
 from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.live.view import TextView
@@ -153,10 +153,7 @@ def test_lines_files_and_json_name_the_speakers(
 def test_two_microphones_are_one_source_of_two_channels() -> None:
     mine, theirs = np.full(16_000, 0.1, np.float32), np.full(20_000, 0.2, np.float32)
     source = JoinedSource(FileSource(mine, 0), FileSource(theirs, 0))
-    blocks = []
-    while (block := source.read(0)) is not None:
-        blocks.append(block)
-    joined = np.concatenate(blocks)
+    joined = np.stack(read_all(source)[0], axis=1)
     assert joined.shape == (20_000, 2)
     assert np.array_equal(joined[:16_000, 0], mine)
     assert not joined[16_000:, 0].any(), "silence after its end"
@@ -170,19 +167,19 @@ def test_a_microphone_that_delivers_nothing_does_not_hold_the_other_back() -> No
 
     nothing, spoken_samples = np.zeros(0, np.float32), np.ones(48_000, np.float32)
     source = JoinedSource(Still(nothing), FileSource(spoken_samples, 0))
-    heard = sum(len(block) for _ in range(31) if (block := source.read(0)) is not None)
+    heard = sum(len(cast(Samples, source.read(0))) for _ in range(31))
     assert heard >= 2 * 16_000
 
 
 class Scripted:
     """A source of given blocks; an error among them is raised."""
 
-    dropped_s = waiting_s = 0.0
+    waiting_s = 0.0
 
-    def __init__(self, *blocks: Samples | DeviceLost | None) -> None:
+    def __init__(self, *blocks: Samples | Notice | DeviceLost | None) -> None:
         self.blocks = list(blocks)
 
-    def read(self, wait_s: float) -> Samples | None:
+    def read(self, wait_s: float) -> Samples | Notice | None:
         block = self.blocks.pop(0) if self.blocks else None
         if isinstance(block, DeviceLost):
             raise block
@@ -191,26 +188,64 @@ class Scripted:
     def stop(self) -> None: ...
 
 
+def read_all(source: JoinedSource) -> tuple[list[Samples], list[tuple[float, Notice]]]:
+    """The channels, and the notices with the duration of the audio before them."""
+    blocks: list[Samples] = [np.zeros((0, 2), np.float32)]
+    notices = []
+    while (piece := source.read(0)) is not None:
+        if isinstance(piece, Notice):
+            notices.append((sum(map(len, blocks)) / 16_000, piece))
+        else:
+            blocks.append(piece)
+    return list(np.concatenate(blocks).T), notices
+
+
 def test_a_microphone_that_begins_later_is_not_shifted() -> None:
     nothing, tenth = np.zeros(0, np.float32), np.ones(1_600, np.float32)
-    late = Scripted(*[nothing] * 5, *[tenth] * 3)
-    source = JoinedSource(Scripted(*[tenth] * 8), late)
-    heard = [block for _ in range(8) if (block := source.read(0)) is not None]
-    first, second = np.concatenate(heard).T
-    assert len(first) == 8 * 1_600, "nothing waits"
+    late = Scripted(*[nothing] * 5, Notice("", 0.5), *[tenth] * 4)
+    source = JoinedSource(Scripted(*[tenth] * 9), late)
+    (first, second), notices = read_all(source)
+    assert not notices
     assert first.all()
     assert not second[: 5 * 1_600].any()
     assert second[5 * 1_600 :].all()
 
 
+def test_a_gap_of_both_microphones_is_one_of_the_session() -> None:
+    tenth = np.ones(1_600, np.float32)
+    mine = Scripted(tenth, Notice("lost", 60.0, 60.0), *[tenth] * 3)
+    theirs = Scripted(tenth, tenth, Notice("lost", 59.9, 59.9), *[tenth] * 3)
+    source = JoinedSource(mine, theirs, since_s=7.0)
+    (first, second), ((before_s, notice),) = read_all(source)
+    assert (notice.message, notice.lost_s) == ("lost", 60.0)
+    assert before_s == pytest.approx(0.2)
+    assert before_s + notice.gap_s == pytest.approx(60.1)
+    assert len(first) == 5 * 1_600, "no minute of silence"
+    assert first[:1_600].all()
+    assert not first[1_600:3_200].any(), "the gap of this one began sooner"
+    assert first[3_200:].all()
+    assert second.all()
+    assert source.end_s == pytest.approx(7.0 + 60.4)
+
+
+def test_a_gap_of_one_microphone_is_silence_on_its_channel() -> None:
+    nothing, half = np.zeros(0, np.float32), np.ones(8_000, np.float32)
+    mine = Scripted(half, *[nothing] * 6, Notice("3 s are missing", 3.0, 3.0), half, half)
+    source = JoinedSource(mine, Scripted(*[half] * 9))
+    (first, second), ((_, notice),) = read_all(source)
+    assert (notice.gap_s, notice.lost_s) == (0.0, 3.0)
+    assert second.all()
+    assert len(second) == 9 * 8_000
+    assert first[:8_000].all()
+    assert not first[8_000 : 7 * 8_000].any()
+    assert first[7 * 8_000 :].all()
+
+
 def test_what_was_heard_before_a_microphone_was_lost_is_read() -> None:
     tenth, error = np.ones(1_600, np.float32), DeviceLost("unplugged")
     source = JoinedSource(Scripted(*[tenth] * 4), Scripted(tenth, np.zeros(0, np.float32), error))
-    first, second, third = (source.read(0) for _ in range(3))
-    assert first is not None
-    assert second is not None
-    assert third is not None
-    assert len(first) + len(second) + len(third) == 3 * 1_600
+    heard = sum(len(cast(Samples, source.read(0))) for _ in range(3))
+    assert heard == 3 * 1_600
     with pytest.raises(DeviceLost, match="unplugged"):
         source.read(0)
 

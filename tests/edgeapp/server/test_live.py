@@ -24,6 +24,7 @@ from edgeapp.live.events import (
     WarningRaised,
 )
 from edgeapp.live.session import LiveSession
+from edgeapp.live.sources import Notice
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.server.sessions import Session, Sessions, TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
@@ -65,7 +66,13 @@ def test_audio_beyond_the_queue_is_dropped_and_counted() -> None:
     for _ in range(65):
         source.put(tone(16_000, 1.0))
     assert source.waiting_s == 60.0
-    assert source.dropped_s == 5.0
+    heard = source.read(0)
+    source.put(tone(16_000, 1.0))
+    lost, more = source.read(0), source.read(0)
+    assert isinstance(lost, Notice)
+    assert (lost.gap_s, lost.lost_s) == (5.0, 5.0), "its place in the audio"
+    assert lost.message == "this machine is too slow: 5.0 s of audio were lost"
+    assert sum(len(part) for part in (heard, more)) == pytest.approx(61 * 16_000, abs=100)
     source.cancel()
     assert source.waiting_s == 0.0
 
