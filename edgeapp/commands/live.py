@@ -33,7 +33,7 @@ from edgeapp.commands.options.common import (
     use_model_directory,
 )
 from edgeapp.commands.options.download import find_or_pull_recognizer
-from edgeapp.console import print_draft_report, print_note
+from edgeapp.console import counted, print_draft_report, print_note, printable
 from edgeapp.english_only import english_only_note
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code, interrupt
 from pipelines import OptionError
@@ -73,8 +73,8 @@ def live(
         typer.Option(
             "--input-device",
             "--device-name",
-            help="Microphone: its number or a part of its name. Default: the system's. Twice: two "
-            "speakers, one on each.",
+            help="Microphone: its number or a part of its name (monitor: what programs play, on "
+            "Linux). Default: the system's. Twice: two speakers, one on each.",
             metavar="MICROPHONE",
             rich_help_panel=INPUT_OUTPUT,
         ),
@@ -393,6 +393,8 @@ def _list_devices() -> None:
         print_note("no microphone was found")
     for device in devices:
         mark = "*" if device.default else " "
-        typer.echo(
-            f"{mark} {device.index}\t{device.name}\t{device.channels} channels\t{device.rate:g} Hz"
-        )
+        kind = ["what programs play"] if device.loopback else []
+        muted = ["muted"] if device.muted else []
+        channels = counted(device.channels, "channel")
+        columns = [device.name, channels, f"{device.rate:g} Hz", *kind, *muted]
+        typer.echo("\t".join([f"{mark} {device.index}", *map(printable, columns)]))

@@ -9,13 +9,15 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes.util import find_library
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from edgeapp.live.sound_server import list_sources
 from pipelines import DeviceError
 
 __all__ = [
@@ -55,6 +57,11 @@ _LOOPBACK = re.compile(
     re.IGNORECASE,
 )
 
+# PortAudio's device that opens a source of the sound server, those that are the server's default,
+# and the variable that names the source.
+_SERVER, _SERVER_DEFAULTS = "pulse", ("default", "pulse", "pipewire", "sysdefault")
+_SERVER_SYSTEM, _SERVER_VARIABLE = "sound server", "PULSE_SOURCE"
+
 _portaudio_lock = threading.Lock()
 _open_streams: set[Any] = set()
 
@@ -64,12 +71,18 @@ class InputDevice:
     """A microphone or another recording device.
 
     Attributes:
-        index: PortAudio's number; it changes when devices are added or removed.
+        index: its number in the list, PortAudio's; it changes when devices are added or removed.
         name: as the system shows it.
         channels: maximum number of input channels.
         rate: native sample rate (Hz).
         default: whether it is the system's default.
         system: sound system (host API). Windows lists each device under several.
+        loopback: whether it records what programs play. Its silence is nothing but zeros.
+        muted: whether the sound server has muted it.
+        source: name in the sound server, of a device that PortAudio does not list; "": the default
+            one.
+        opened_as: of such a device the number of the one by which PortAudio opens it.
+        of_default_output: whether it records what the default output plays.
     """
 
     index: int
@@ -78,14 +91,14 @@ class InputDevice:
     rate: float
     default: bool
     system: str = ""
+    loopback: bool = False
+    muted: bool = False
+    source: str = ""
+    opened_as: int | None = None
+    of_default_output: bool = False
 
     def __str__(self) -> str:
         return f"{self.index} {self.name}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether it records what programs play. Its silence is nothing but zeros."""
-        return _LOOPBACK.search(self.name) is not None
 
 
 def has_portaudio() -> bool:
@@ -98,6 +111,8 @@ def has_portaudio() -> bool:
 def list_devices() -> list[InputDevice]:
     """The recording devices that are present now.
 
+    The sources of a PulseAudio or PipeWire server, which PortAudio lists as one device, come first.
+
     Raises:
         DeviceError: PortAudio is missing or does not work.
     """
@@ -109,7 +124,7 @@ def list_devices() -> list[InputDevice]:
             _call(sd, sd._initialize)
         systems = [api["name"] for api in sd.query_hostapis()]
         default = sd.default.device[0]
-        return [
+        devices = [
             InputDevice(
                 index=info["index"],
                 name=info["name"],
@@ -117,10 +132,42 @@ def list_devices() -> list[InputDevice]:
                 rate=float(info["default_samplerate"]),
                 default=info["index"] == default,
                 system=systems[info["hostapi"]],
+                loopback=_LOOPBACK.search(info["name"]) is not None,
             )
             for info in sd.query_devices()
             if info["max_input_channels"] > 0
         ]
+    return _with_sources(devices)
+
+
+def _with_sources(devices: list[InputDevice]) -> list[InputDevice]:
+    """Put the sound server's sources before the devices if PortAudio can open them."""
+    server = next((device for device in devices if device.name == _SERVER), None)
+    if server is None:
+        return devices
+    first = max(device.index for device in devices) + 1
+    default_is_server = any(
+        device.default and device.name in _SERVER_DEFAULTS for device in devices
+    )
+    sources = [
+        InputDevice(
+            index=first + number,
+            name=source.description,
+            channels=source.channels,
+            rate=source.rate,
+            default=source.default and default_is_server,
+            system=_SERVER_SYSTEM,
+            loopback=bool(source.monitors),
+            muted=source.muted,
+            source=source.name,
+            opened_as=server.index,
+            of_default_output=source.of_default_output,
+        )
+        for number, source in enumerate(list_sources())
+    ]
+    if any(source.default for source in sources):
+        devices = [replace(device, default=False) for device in devices]
+    return sources + devices
 
 
 def find_device(wanted: str | int | None = None) -> InputDevice:
@@ -128,7 +175,8 @@ def find_device(wanted: str | int | None = None) -> InputDevice:
 
     Args:
         wanted: None: the system's default. If several devices match, those of the default's sound
-            system are preferred.
+            system are preferred, then microphones to what programs play, then what the default
+            output plays.
 
     Raises:
         DeviceError: none or several devices match; the message lists them.
@@ -137,11 +185,18 @@ def find_device(wanted: str | int | None = None) -> InputDevice:
     if not devices:
         raise _no_device_error()
     if wanted is None:
-        return next((device for device in devices if device.default), devices[0])
+        default = next((device for device in devices if device.default), devices[0])
+        return replace(default, source="")  # the server moves the stream if its default changes
     matches = _matches(devices, str(wanted).strip())
-    if len(matches) > 1:
-        default_systems = {device.system for device in devices if device.default}
-        matches = [device for device in matches if device.system in default_systems] or matches
+    systems = {device.system for device in devices if device.default}
+    loopback = "monitor" in str(wanted).casefold()
+    for is_preferred in (
+        lambda device: device.system in systems,
+        lambda device: device.loopback == loopback,
+        lambda device: device.of_default_output,
+    ):
+        if len(matches) > 1:
+            matches = list(filter(is_preferred, matches)) or matches
     if len(matches) == 1:
         return matches[0]
     listed = "; ".join(map(str, matches or devices))
@@ -152,12 +207,20 @@ def find_device(wanted: str | int | None = None) -> InputDevice:
 
 def _matches(devices: list[InputDevice], wanted: str) -> list[InputDevice]:
     folded = wanted.casefold()
-    exact = [device for device in devices if device.name.casefold() == folded]
+    exact = [
+        device
+        for device in devices
+        if folded in (device.name.casefold(), device.source.casefold()) and folded
+    ]
     if exact or not wanted:
         return exact
     if wanted.isdecimal():
         return [device for device in devices if device.index == int(wanted)]
-    return [device for device in devices if folded in device.name.casefold()]
+    return [
+        device
+        for device in devices
+        if folded in device.name.casefold() or folded in device.source.casefold()
+    ]
 
 
 def open_stream(
@@ -186,9 +249,9 @@ def open_stream(
     settings = [(rate, n) for rate in (device.rate, 48_000.0, 44_100.0) for n in (channels, 1)]
     for rate, n in dict.fromkeys(settings):
         try:
-            with _portaudio_lock:
+            with _portaudio_lock, _server_source(device.source):
                 stream = sd.RawInputStream(
-                    device=device.index,
+                    device=device.index if device.opened_as is None else device.opened_as,
                     samplerate=rate,
                     channels=n,
                     dtype="float32",
@@ -204,6 +267,21 @@ def open_stream(
             if _error_code(error) not in (_INVALID_CHANNELS, _INVALID_RATE):
                 break
     raise _open_error(device, last_error) from last_error
+
+
+@contextmanager
+def _server_source(name: str) -> Iterator[None]:
+    """Let PulseAudio's library record a source: its streams ask the environment when they open."""
+    before = os.environ.get(_SERVER_VARIABLE)
+    if name:
+        os.environ[_SERVER_VARIABLE] = name
+    try:
+        yield
+    finally:
+        if name and before is None:
+            del os.environ[_SERVER_VARIABLE]
+        elif before is not None:
+            os.environ[_SERVER_VARIABLE] = before
 
 
 def start_stream(device: InputDevice, stream: Any) -> None:

@@ -158,7 +158,7 @@ class MicrophoneSource:
     def _watch_for_zeros(self, seconds: float, *, is_zero: bool) -> None:
         """Report a microphone that sends only zeros, which real ones do if they are muted."""
         device = self._microphone.device
-        if device is None or device.is_loopback:
+        if device is None or device.loopback:
             return
         self._zero_s = self._zero_s + seconds if is_zero else 0.0
         if not self._muted and self._zero_s >= _MUTED_S:

@@ -79,6 +79,60 @@ def test_a_microphone(
     assert np.abs(kept).max() > 0.1
 
 
+def test_a_headset_and_the_loudspeakers_by_their_names(
+    tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
+) -> None:
+    """The example of the documents; the headset is muted for a while."""
+    environment = environment | pulse_microphone.environment
+    command = [*FRESH, *LIVE, "--save-audio", "both.wav"]
+    command += ["--input-device", "headset", "--input-device", "monitor"]
+    tones = {"mic": 500.0, "speakers": 1_500.0}
+    for sink, pitch in tones.items():
+        tone = 0.3 * np.sin(2 * np.pi * pitch * np.arange(60 * 48_000) / 48_000)
+        soundfile.write(tmp_path / f"{sink}.wav", tone, 48_000)
+    with pulse_microphone.desk():
+        listed = subprocess.run(
+            [*FRESH, "live", "--list-devices"], env=environment, capture_output=True, text=True
+        )
+        shown = [line.split("\t")[1:] for line in listed.stdout.splitlines()]
+        assert ["USB-Headset", "1 channel", "48000 Hz"] in shown
+        assert ["Monitor of Loudspeakers", "2 channels", "44100 Hz", "what programs play"] in shown
+        players = [
+            subprocess.Popen(
+                ["paplay", f"--device={sink}", str(tmp_path / f"{sink}.wav")], env=environment
+            )
+            for sink in tones
+        ]
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            said = wait_for(process.stderr, b"while the models load")
+            assert b"recording USB-Headset and Monitor of Loudspeakers" in said
+            wait_for(process.stdout, b'"status"')
+            pulse_microphone.control("set-source-mute", "usb_headset", "1")
+            wait_for(process.stdout, b"the microphone 'USB-Headset' sends only silence")
+            pulse_microphone.control("set-source-mute", "usb_headset", "0")
+            wait_for(process.stdout, b"the microphone 'USB-Headset' is heard again")
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=400)
+        finally:
+            for each in (*players, process):
+                each.kill()
+                each.wait()
+    assert process.returncode == 0, err
+    kept, rate = soundfile.read(tmp_path / "both.wav")
+    for channel, pitch in zip(kept.T, tones.values(), strict=True):
+        loudest = np.abs(np.fft.rfft(channel[-rate:])).argmax()
+        assert loudest == pytest.approx(pitch, abs=10)
+
+
 def test_a_recording_as_if_spoken(edgeapp_here: Edgeapp, talk: Path, tmp_path: Path) -> None:
     command = ("live", "-m", "demo", "--from-file", talk, "--speed", "0")
     done = edgeapp_here(*command, "-o", "a.txt", "--json")

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,106 @@ def sound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSoundDevice:
     monkeypatch.setattr(devices, "_SOUND_CARDS", tmp_path)
     monkeypatch.setattr(devices, "_open_streams", set())
     return fake
+
+
+PACTL = """\
+#!/bin/sh
+case "$*" in
+info)
+    [ "$LC_ALL" = C.UTF-8 ] || echo "Standard-Quelle: other"
+    printf 'Server Name: PulseAudio (on PipeWire 1.0.5)\nDefault Sink: out\nDefault Source: in\n' ;;
+"list sources")
+    for source in "out.monitor|Monitor of Out|out" "hdmi.monitor|Monitor of HDMI|hdmi" \
+        "in|Built-in Microphone|n/a" "usb|USB Headset Möno|n/a"; do
+        IFS='|' read -r name description sink <<END
+$source
+END
+        printf 'Source #7\n\tName: %s\n\tDescription: %s\n' "$name" "$description"
+        printf '\tSample Specification: s16le 2ch 32000Hz\n\tMute: no\n'
+        printf '\tMonitor of Sink: %s\n\tProperties:\n\t\tName: = "x"\n' "$sink"
+    done ;;
+esac
+"""
+
+
+@pytest.fixture
+def server(sound: FakeSoundDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A sound server, in PortAudio as on Linux; its pactl."""
+    sound.devices = [
+        ("HDA Intel PCH: ALC (hw:0,0)", 2, 44_100.0, 0),
+        ("pulse", 32, 44_100.0, 0),
+        ("default", 32, 44_100.0, 0),
+    ]
+    sound.default.device = [2, 2]
+    program = tmp_path / "pactl"
+    program.write_text(PACTL)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("PULSE_SOURCE", raising=False)
+    return program
+
+
+def test_sources_of_a_sound_server_are_listed_before_portaudios_devices(server: Path) -> None:
+    listed = [(device.name, device.default, device.loopback) for device in list_devices()]
+    assert listed == [
+        ("Monitor of Out", False, True),
+        ("Monitor of HDMI", False, True),
+        ("Built-in Microphone", True, False),
+        ("USB Headset Möno", False, False),
+        ("HDA Intel PCH: ALC (hw:0,0)", False, False),
+        ("pulse", False, False),
+        ("default", False, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "source"),
+    [
+        ("headset", "usb"),
+        ("usb", "usb"),
+        ("monitor", "out.monitor"),
+        ("hdmi", "hdmi.monitor"),
+        ("Monitor of Out", "out.monitor"),
+        ("6", "usb"),
+        ("pulse", ""),
+        ("alc", ""),
+    ],
+)
+def test_a_source_is_found_by_a_part_of_its_name(server: Path, wanted: str, source: str) -> None:
+    assert find_device(wanted).source == source
+
+
+def test_the_default_source_follows_the_servers_choice(
+    server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (find_device().name, find_device().source) == ("Built-in Microphone", "")
+    monkeypatch.setenv("PULSE_SOURCE", "usb")
+    assert find_device().name == "USB Headset Möno"
+
+
+def test_a_source_is_opened_at_its_rate_by_name_in_the_environment(
+    server: Path, sound: FakeSoundDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[str | None, int, float, int]] = []
+
+    def note(options: dict[str, Any]) -> None:
+        source = os.environ.get("PULSE_SOURCE")
+        opened.append((source, options["device"], options["samplerate"], options["channels"]))
+
+    sound.refuse = note
+    with Microphone(find_device("headset")), Microphone(find_device("monitor")), Microphone():
+        pass
+    assert opened == [
+        ("usb", 1, 32_000.0, 2), ("out.monitor", 1, 32_000.0, 2), (None, 1, 32_000.0, 2)
+    ]  # fmt: skip
+    assert "PULSE_SOURCE" not in os.environ
+
+
+@pytest.mark.parametrize("program", ["", "#!/bin/sh\nexit 1\n"])
+def test_without_a_working_pactl_portaudios_devices_are_listed(server: Path, program: str) -> None:
+    server.write_text(program)
+    assert [device.name for device in list_devices()][1:] == ["pulse", "default"]
+    assert find_device().name == "default"
 
 
 def test_importing_it_loads_neither_portaudio_nor_numpy() -> None:
