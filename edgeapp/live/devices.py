@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes.util import find_library
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -313,12 +314,21 @@ def close_stream(stream: Any) -> None:
         _open_streams.discard(stream)
 
 
+@cache
+def _hide_messages() -> None:
+    """Hide what PortAudio prints, once."""
+    from edgeapp.live.library_messages import hide_library_messages
+
+    hide_library_messages()
+
+
 def _sounddevice() -> Any:
     """The module; its first import initialises PortAudio.
 
     Raises:
         DeviceError: PortAudio is not installed.
     """
+    _hide_messages()
     try:
         import sounddevice
     except OSError as error:

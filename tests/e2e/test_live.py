@@ -133,6 +133,45 @@ def test_a_headset_and_the_loudspeakers_by_their_names(
         assert loudest == pytest.approx(pitch, abs=10)
 
 
+def test_a_microphone_that_is_unplugged_and_plugged_in_again(
+    tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
+) -> None:
+    process = subprocess.Popen(
+        [*FRESH, *LIVE, "--save-audio", "kept.wav"],
+        cwd=tmp_path,
+        env=environment | pulse_microphone.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        out = wait_for(process.stdout, b'"status"')
+        pulse_microphone.unplug()
+        try:
+            err = wait_for(process.stderr, b"waiting for a microphone")
+            time.sleep(3)
+        finally:
+            pulse_microphone.plug()
+        out += wait_for(process.stdout, b'"gap"')
+        out += wait_for(process.stdout, b'"status"')
+        process.send_signal(signal.SIGINT)
+        rest, more = process.communicate(timeout=400)
+    finally:
+        process.kill()
+        process.wait()
+    notes = (err + more).decode().splitlines()
+    assert not [note for note in notes if not note.startswith("edgeapp: ")], "as PortAudio prints"
+    assert process.returncode == 0, notes
+    events = events_of((out + rest).decode())
+    warning, gap = (e for e in events if e["type"] in ("warning", "gap"))
+    assert "was disconnected" in warning["message"]
+    assert gap["end"] - gap["start"] > 3
+    assert gap["message"].endswith("no microphone was there")
+    kept, rate = soundfile.read(tmp_path / "kept.wav")
+    assert len(kept) / rate == pytest.approx(events[-1]["time"], abs=0.1)
+
+
 def test_a_recording_as_if_spoken(edgeapp_here: Edgeapp, talk: Path, tmp_path: Path) -> None:
     command = ("live", "-m", "demo", "--from-file", talk, "--speed", "0")
     done = edgeapp_here(*command, "-o", "a.txt", "--json")
