@@ -228,12 +228,13 @@ class ModelPool:
         task: str = "transcribe",
         drafts: Drafts = NO_DRAFTS,
     ) -> ResolvedModel:
-        """Find the model of `transcriber` and check its name and task, without importing torch.
+        """Find the model of `transcriber` and check its name, task and, if its files tell them,
+        languages, without importing torch.
 
         A command finds all its models before it loads one, so that a wrong name is an error at
         once. The arguments and errors are those of `transcriber`.
         """
-        from pipelines.hub import choose_default, resolve
+        from pipelines.hub import check_recognizer_language, choose_default, resolve
 
         self._check_listed(name)
         # At each call: a better model may have been downloaded since the last one.
@@ -244,6 +245,7 @@ class ModelPool:
             resolved = choose_default("asr", language, target, preferred=self.settings.model)
         self._print_note_once(resolved, automatic=name is None)
         _check_task(resolved, "asr", "recognize speech")
+        check_recognizer_language(resolved, language)
         _draft_folder(drafts, "asr", "recognize speech")
         return resolved
 

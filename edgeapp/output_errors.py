@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from pipelines import OutputError
 
-__all__ = ["check_folder", "free_name", "output_errors"]
+__all__ = ["check_output", "free_name", "output_errors"]
 
 
 @contextmanager
@@ -28,10 +29,17 @@ def output_errors(path: Path) -> Iterator[None]:
         raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def check_folder(path: Path) -> None:
-    """Raise OutputError if the folder of an output file does not exist."""
-    if not path.parent.is_dir():
-        raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")
+def check_output(path: Path) -> None:
+    """Raise OutputError if an output file cannot be written, without touching it."""
+    reason = None
+    if path.is_dir():
+        reason = "it is a folder"
+    elif not path.parent.is_dir():
+        reason = f"{path.parent} is not a folder"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = "Permission denied"
+    if reason is not None:
+        raise OutputError(f"{path} cannot be written: {reason}")
 
 
 def free_name(path: Path, extension: str = "") -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipelines.errors import OptionError
+from pipelines.errors import OptionError, UnsupportedTask
 
 __all__ = [
     "LANGUAGES",
@@ -18,6 +18,7 @@ __all__ = [
     "MBART50",
     "NLLB",
     "WMT21",
+    "check_spoken",
     "find_language",
     "find_target",
     "is_one_language",
@@ -145,6 +146,24 @@ _OTHER_NAMES = {
     "castilian": "es",
     "mandarin": "zh",
 }
+
+
+def check_spoken(model: str, language: str | None, known: Iterable[str]) -> None:
+    """Raise UnsupportedTask if a recognizer does not know a language.
+
+    Args:
+        model: Its name.
+        language: A code; None: it is to be detected.
+        known: The codes that it knows.
+    """
+    known = tuple(known)
+    if language is None or language in known:
+        return
+    recognized = "only English" if known == ("en",) else "other languages"
+    raise UnsupportedTask(
+        f"{model} recognizes {recognized}, not {LANGUAGES.get(language, language).title()}; "
+        "choose a multilingual model such as 'small' or 'large-v3'"
+    )
 
 
 def language_code(language: str) -> str:

@@ -116,6 +116,14 @@ def live(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
+    append: Annotated[
+        bool,
+        typer.Option(
+            "--append",
+            help="Go on in -o files that exist; times continue after the last one.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = False,
     save_audio: Annotated[
         Path | None,
         typer.Option(
@@ -157,6 +165,14 @@ def live(
             rich_help_panel=_CAPTIONS,
         ),
     ] = None,
+    hotwords: Annotated[
+        str | None,
+        typer.Option(
+            "--hotwords",
+            help="Names and terms to prefer.",
+            rich_help_panel=_CAPTIONS,
+        ),
+    ] = None,
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
@@ -188,7 +204,7 @@ def live(
         use_model_directory(model_dir)
         translate_to = known_language(translate_to, "--translate-to")
         from edgeapp.live.capture import LiveCapture
-        from edgeapp.live.files import LiveOutputFile, plan_outputs
+        from edgeapp.live.files import LiveOutputFile, last_time, plan_outputs
         from edgeapp.live.recorder import check_recording
         from edgeapp.live.speakers import checked_speakers
         from edgeapp.model_pool import ModelPool
@@ -200,7 +216,8 @@ def live(
         if len(devices) == 2:
             speakers = speakers or _SPEAKERS
         names = checked_speakers(speakers.split(",") if speakers else ())
-        files = plan_outputs(output or (), translate_to)
+        files = plan_outputs(output or (), translate_to, append=append)
+        append_at = last_time(path for path, _ in files) if append else None
         if save_audio is not None:
             check_recording(save_audio)
         options = LiveOptions(
@@ -208,6 +225,7 @@ def live(
                 language=language,
                 task=task,
                 initial_prompt=initial_prompt,
+                hotwords=hotwords,
             ),
             min_chunk_s=min_chunk,
             policy=policy,
@@ -229,7 +247,7 @@ def live(
                 )
             outputs = []
             for path, translated in files:
-                outputs.append(LiveOutputFile(path, translated=translated))
+                outputs.append(LiveOutputFile(path, translated=translated, append_at=append_at))
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
                 capture.record_to(save_audio)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from edgeapp.live.events import (
     speaker_and_event,
 )
 from edgeapp.live.timeline import LONG_GAP_S
-from edgeapp.output_errors import check_folder, free_name, output_errors
+from edgeapp.output_errors import check_output, free_name, output_errors
 from edgeapp.subtitles.direction import with_marks
 from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.line_breaks import lay_out, words_to_break
@@ -30,9 +31,10 @@ from edgeapp.subtitles.speakers import with_speakers
 from edgeapp.subtitles.style import DEFAULT_STYLE
 from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
 
-__all__ = ["LiveOutputFile", "plan_outputs"]
+__all__ = ["LiveOutputFile", "last_time", "plan_outputs"]
 
 _FORMATS = (".srt", ".vtt", ".txt", ".jsonl")
+_CUE_END = re.compile(r"(?m)^[\d:.,]+ --> (?:(\d+):)?(\d+):(\d+)[.,](\d+)")
 
 
 def _format_of(path: Path) -> str:
@@ -46,11 +48,14 @@ def _format_of(path: Path) -> str:
     return path.suffix.lower()
 
 
-def plan_outputs(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]]:
+def plan_outputs(
+    paths: Sequence[Path], target: str | None, *, append: bool = False
+) -> list[tuple[Path, bool]]:
     """The files to write.
 
     Args:
         paths: as given by the user.
+        append: files that exist will be continued.
         target: language code of the translation, which gets files of its own, except beside a
             .jsonl file; None: no translation.
 
@@ -60,7 +65,7 @@ def plan_outputs(paths: Sequence[Path], target: str | None) -> list[tuple[Path, 
     Raises:
         OptionError: an unknown extension, or two outputs would be written to one file.
         OutputError: a file is not empty (it may hold an earlier session, which cannot be
-            repeated), or its folder does not exist.
+            repeated), or it cannot be written.
     """
     files = []
     for path in paths:
@@ -69,10 +74,31 @@ def plan_outputs(paths: Sequence[Path], target: str | None) -> list[tuple[Path, 
             files.append((path.with_name(f"{path.stem}.{target}{path.suffix}"), True))
     _check_distinct(files, target)
     for path, _ in files:
-        if path.is_file() and path.stat().st_size:
-            raise OutputError(f"{path} exists already: choose another name")
-        check_folder(path)
+        if path.is_file() and path.stat().st_size and not append:
+            raise OutputError(
+                f"{path} exists already: --append goes on in it, or choose another name"
+            )
+        check_output(path)
     return files
+
+
+def last_time(paths: Iterable[Path]) -> float:
+    """Return when the last cue of any of the .srt and .vtt files ends (s); 0.0 without one.
+
+    Raises:
+        OutputError: a file cannot be read.
+    """
+    return max((_last_cue(path)[1] for path in paths), default=0.0)
+
+
+def _last_cue(path: Path) -> tuple[int, float]:
+    """Return the number of cues of a file and when the last one ends (s)."""
+    if _format_of(path) not in (".srt", ".vtt") or not path.is_file():
+        return 0, 0.0
+    with output_errors(path):
+        cues = _CUE_END.findall(path.read_text("utf-8", "replace"))
+    ends = (int(h or 0) * 3600 + int(m) * 60 + float(f"{s}.{ms}") for h, m, s, ms in cues)
+    return len(cues), max(ends, default=0.0)
 
 
 def _check_distinct(files: Sequence[tuple[Path, bool]], target: str | None) -> None:
@@ -101,11 +127,14 @@ class LiveOutputFile:
         path: of the file that is being written.
     """
 
-    def __init__(self, path: Path, *, translated: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, translated: bool = False, append_at: float | None = None
+    ) -> None:
         """
         Args:
-            path: of the file, which is overwritten.
+            path: of the file, which is overwritten unless it is continued.
             translated: write cues of the translation instead of the transcript.
+            append_at: continue the file, in which the session begins at this time (s).
 
         Raises:
             OptionError: an unknown extension.
@@ -114,19 +143,26 @@ class LiveOutputFile:
         self._first_path, self._format, self._translated = path, _format_of(path), translated
         self._segmenters: defaultdict[str, SubtitleSegmenter] = defaultdict(SubtitleSegmenter)
         self._failed = False
-        self._open(path, 0.0)
+        self._open(path, -(append_at or 0.0), append=append_at is not None)
 
-    def _open(self, path: Path, start: float) -> None:
-        """Begin a file.
+    def _open(self, path: Path, start: float, *, append: bool = False) -> None:
+        """Begin or continue a file.
 
         Args:
             path: of the file.
-            start: the time that is zero in it.
+            start: the time of the session that is zero in it.
+            append: continue it.
         """
-        self.path, self._start, self._count = path, start, 0
+        self.path, self._start = path, start
+        self._count = _last_cue(path)[0] if append else 0
         with output_errors(path):
-            self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
-        if self._format == ".vtt":
+            before = path.read_bytes() if append and path.is_file() else b""
+            mode = "a" if before else "w"
+            self._file: TextIO = path.open(mode, encoding="utf-8", newline="\n")
+        end = b"\n\n" if self._format in (".srt", ".vtt") else b"\n"
+        if before and not before.endswith(end):  # a person or a power cut has changed it
+            self._write("\n" * (end.count(b"\n") - before.endswith(b"\n")))
+        if self._format == ".vtt" and not before:
             self._write("WEBVTT\n\n")
 
     def write(self, event: SessionEvent) -> None:

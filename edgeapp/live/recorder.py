@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from edgeapp.console import print_note
 from edgeapp.live.timeline import LONG_GAP_S
-from edgeapp.output_errors import check_folder, free_name, output_errors
+from edgeapp.output_errors import check_output, free_name, output_errors
 from pipelines import OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ def check_recording(path: Path) -> None:
     Raises:
         OptionError: It has another extension than .wav or .flac.
         OutputError: The file exists already (it may be an interrupted recording), or its folder
-            does not.
+            cannot be written.
     """
     if path.suffix.lower() not in _WRITERS:
         raise OptionError(f"{path}: audio is kept as .wav or .flac, choose such a name")
     if path.exists():
         raise OutputError(f"{path} exists already: choose another name")
-    check_folder(path)
+    check_output(path)
 
 
 class Recorder:

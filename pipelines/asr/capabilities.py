@@ -11,7 +11,7 @@ from pipelines.asr.tokenizer import SpecialTokens
 from pipelines.engine import Architecture
 from pipelines.errors import UnsupportedTask
 from pipelines.json_files import read_json_object
-from pipelines.languages import LANGUAGES
+from pipelines.languages import check_spoken
 
 __all__ = ["Capabilities", "alignment_heads", "read_generation_config"]
 
@@ -75,13 +75,7 @@ class Capabilities:
         Raises:
             UnsupportedTask: It lacks one of them. The message is one line.
         """
-        if options.language is not None and options.language not in self.languages:
-            language = LANGUAGES[options.language].title()
-            recognized = "only English" if not self.multilingual else "other languages"
-            raise UnsupportedTask(
-                f"{self.name} recognizes {recognized}, not {language}; "
-                "choose a multilingual model such as 'small' or 'large-v3'"
-            )
+        check_spoken(self.name, options.language, self.languages)
         if options.task == "translate" and not self.translates:
             reason = "has a reduced decoder that only transcribes"
             if not self.multilingual:

@@ -28,6 +28,7 @@ from pipelines.hub.defaults import (
     RECOMMENDED_READER,
     RECOMMENDED_RECOGNIZER,
     RECOMMENDED_RECOGNIZER_IN_WORDS,
+    check_recognizer_language,
     choose_default,
     recognizer_languages,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "assets_folder",
     "bundled_folder",
     "cache_folder",
+    "check_recognizer_language",
     "choose_default",
     "find_leftovers",
     "folder_of",

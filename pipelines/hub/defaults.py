@@ -30,6 +30,7 @@ from pipelines.hub.cache import (
     cache_folder,
     cached_models,
     language_tokens,
+    read_json,
     reads_lines,
     usable_snapshot,
 )
@@ -44,12 +45,13 @@ from pipelines.hub.catalog import (
 )
 from pipelines.hub.names import multilingual_models, repository_of
 from pipelines.hub.sources import published_model
-from pipelines.languages import language_in_name
+from pipelines.languages import check_spoken, language_in_name
 
 __all__ = [
     "RECOMMENDED_READER",
     "RECOMMENDED_RECOGNIZER",
     "RECOMMENDED_RECOGNIZER_IN_WORDS",
+    "check_recognizer_language",
     "choose_default",
     "recognizer_languages",
 ]
@@ -123,6 +125,19 @@ def choose_default(
 def recognizer_languages(model: ModelInfo) -> tuple[str, ...]:
     """Return the codes of the languages that a recognizer knows."""
     return language_tokens(model.folder) or (language_in_name(model.name) or "en",)
+
+
+def check_recognizer_language(model: ResolvedModel, language: str | None) -> None:
+    """Raise UnsupportedTask if the files of a recognizer tell that it lacks a language.
+
+    Args:
+        model: The recognizer.
+        language: A code; None: it is to be detected.
+    """
+    multilingual = read_json(model.folder / "generation_config.json").get("is_multilingual")
+    known = ("en",) if multilingual is False else language_tokens(model.folder)
+    if known:
+        check_spoken(model.name, language, known)
 
 
 def _reader() -> ResolvedModel:

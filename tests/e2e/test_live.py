@@ -261,6 +261,71 @@ def test_captions_go_on_where_a_file_cannot_be_written(
     assert done.stderr.count("full.txt cannot be written") == 1
 
 
+def test_captions_go_on_where_the_audio_cannot_be_saved(
+    edgeapp_here: Edgeapp, talk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk becomes full: a file may have no more than 64 KB from now on."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, limits[1]))
+    try:
+        command = (*LIVE, "--from-file", talk, "--speed", "0")
+        done = edgeapp_here(*command, "--save-audio", "kept.wav", "-o", "a.txt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert done.returncode == 1
+    events = events_of(done.stdout)
+    (warning,) = (e["message"] for e in events if e["type"] == "warning")
+    assert warning == "kept.wav cannot be written: File too large; captions go on without it"
+    assert done.stderr.count("kept.wav cannot be written") == 1
+    assert events[-1]["type"] == "end"
+    assert events[-1]["time"] > 8
+    assert (tmp_path / "a.txt").read_text().split() == text_of(events).split()
+    kept, rate = soundfile.read(tmp_path / "kept.wav")
+    assert len(kept) / rate > 1, "what could be written plays"
+
+
+def test_a_second_session_goes_on_in_the_files_of_the_first(
+    edgeapp_here: Edgeapp, talk: Path, tmp_path: Path
+) -> None:
+    command = (*LIVE, "--from-file", talk, "--speed", "0", "-o", "a.srt", "-o", "a.txt")
+    first = edgeapp_here(*command)
+    refused = edgeapp_here(*command)
+    assert refused.returncode == 1
+    assert "a.srt exists already: --append goes on in it, or choose another name" in refused.stderr
+    assert edgeapp_here(*command, "--append").returncode == 0
+    words = text_of(events_of(first.stdout)).split()
+    assert (tmp_path / "a.txt").read_text().split() == words * 2
+    cues = (tmp_path / "a.srt").read_text().strip().split("\n\n")
+    assert [cue.split("\n")[0] for cue in cues] == [str(i + 1) for i in range(len(cues))]
+    starts = [cue.split("\n")[1] for cue in cues]
+    assert starts == sorted(starts)
+    assert len(cues) % 2 == 0
+
+
+def test_words_that_are_preferred_reach_the_recognizer(
+    edgeapp_here: Edgeapp, talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines import LiveTranscriber
+
+    options = []
+    make = LiveTranscriber.__init__
+
+    def note(self: LiveTranscriber, transcriber: Any, given: Any = None, vad: Any = None) -> None:
+        options.append(given.transcribe)
+        make(self, transcriber, given, vad)
+
+    monkeypatch.setattr(LiveTranscriber, "__init__", note)
+    command = (*LIVE, "--from-file", talk, "--speed", "0", "--hotwords", "ComfyUI, Düsseldorf")
+    assert edgeapp_here(*command, "--initial-prompt", "Names.").returncode == 0
+    assert [(each.hotwords, each.initial_prompt) for each in options] == [
+        ("ComfyUI, Düsseldorf", "Names.")
+    ]
+
+
 def test_kill_9_leaves_readable_files(
     talk: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -298,6 +363,7 @@ def test_what_cannot_be_is_said_before_anything_is_loaded(
     edgeapp_here: Edgeapp, talk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edgeapp.model_pool.ModelPool.transcriber", None)
+    monkeypatch.setattr("edgeapp.live.capture.LiveCapture.__init__", None)
     for wrong, said in (
         (["--policy", "hope"], "--policy"),
         (["--speed", "-1"], "--speed"),
@@ -307,10 +373,16 @@ def test_what_cannot_be_is_said_before_anything_is_loaded(
         (["--device", "USB Mic"], "--input-device names the microphone"),
         (["--translate-to", "xx"], "unknown language"),
         (["--min-chunk", "0"], "min_chunk"),
+        (["--language", "fr", "--translate-to", "de"], "demo recognizes only English, not French"),
+        (["--language", "fr"], "demo recognizes only English, not French"),
+        (["-o", "."], "a live output ends with"),
     ):
         done = edgeapp_here("live", "-m", "demo", "--from-file", talk, *wrong)
-        assert done.returncode == 2, done.stderr
+        assert done.returncode in (2, 3), done.stderr
         assert said in done.stderr
+
+
+def test_a_recording_that_is_missing(edgeapp_here: Edgeapp) -> None:
     done = edgeapp_here("live", "-m", "demo", "--from-file", "missing.wav")
     assert done.returncode == 1
     assert "missing.wav" in done.stderr

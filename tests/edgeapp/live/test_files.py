@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from edgeapp.live.events import SessionEnded, Status, TranslationPartial
-from edgeapp.live.files import LiveOutputFile, plan_outputs
+from edgeapp.live.events import SessionEnded, Status, TranslationFinal, TranslationPartial
+from edgeapp.live.files import LiveOutputFile, last_time, plan_outputs
 from pipelines.asr.live.events import CommittedText, PartialText
 from pipelines.errors import OptionError, OutputError
 
@@ -58,6 +59,60 @@ def test_planned_files_and_existing_ones(tmp_path: Path) -> None:
     assert plan_outputs([srt], "de")
     with pytest.raises(OutputError, match="is not a folder"):
         plan_outputs([tmp_path / "missing" / "talk.srt"], None)
+
+
+@pytest.mark.parametrize("kind", ["srt", "vtt", "txt", "jsonl"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_file_is_continued(kind: str, is_cut: bool, tmp_path: Path) -> None:
+    """Numbers and times go on; those of the translation with the transcript's."""
+    talk, german = tmp_path / f"talk.{kind}", tmp_path / f"talk.de.{kind}"
+    for name, start in (("one", None), ("two", 3_605.5)):
+        at = last_time([talk, german]) if start is not None else None
+        if start is not None and kind in ("srt", "vtt"):
+            assert at == start
+        files = [LiveOutputFile(talk, append_at=at)]
+        if kind != "jsonl":
+            files.append(LiveOutputFile(german, translated=True, append_at=at))
+        for output in files:
+            output.write(CommittedText(f" I am {name}.", 3_604.0, 3_605.5))
+            output.write(TranslationFinal(f"Ich bin {name}.", 3_604.0, 3_605.0, ""))
+            output.write(SessionEnded(3_606.0))
+            output.close()
+            if is_cut and start is None:
+                output.path.write_text(output.path.read_text().rstrip("\n"))
+    text = talk.read_text()
+    if kind == "srt":
+        assert text == (
+            "1\n01:00:04,000 --> 01:00:05,500\nI am one.\n\n"
+            "2\n02:00:09,500 --> 02:00:11,000\nI am two.\n\n"
+        )
+        assert german.read_text().endswith("\n\n2\n02:00:09,500 --> 02:00:10,500\nIch bin two.\n\n")
+    if kind == "vtt":
+        assert text.count("WEBVTT") == 1
+        assert "\n\n02:00:09.500 --> 02:00:11.000\nI am two.\n\n" in text
+    if kind == "txt":
+        assert text == "I am one.\nI am two.\n"
+    if kind == "jsonl":
+        types = [json.loads(line)["type"] for line in text.splitlines()]
+        assert types == ["committed", "translation_final", "end"] * 2
+
+
+def test_existing_files_are_continued_only_if_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "talk.srt").write_text("1\n")
+    with pytest.raises(OutputError, match=r"talk\.srt exists already: --append goes on in it"):
+        plan_outputs([tmp_path / "talk.srt"], None)
+    assert plan_outputs([tmp_path / "talk.srt"], None, append=True)
+    (tmp_path / "folder.srt").mkdir()
+    with pytest.raises(OutputError, match=r"folder\.srt cannot be written: it is a folder"):
+        plan_outputs([tmp_path / "folder.srt"], None, append=True)
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(OutputError, match=r"talk\.srt cannot be written: Permission denied"):
+        plan_outputs([tmp_path / "talk.srt"], None)
 
 
 def test_invalid_outputs_are_errors(tmp_path: Path) -> None:
