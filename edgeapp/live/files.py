@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from edgeapp.console import print_note
 from edgeapp.live.events import (
@@ -157,7 +157,7 @@ class LiveOutputFile:
         self._count = _last_cue(path)[0] if append else 0
         with output_errors(path):
             before = path.read_bytes() if append and path.is_file() else b""
-            mode = "a" if before else "w"
+            mode: Literal["a", "w"] = "a" if before else "w"
             self._file: TextIO = path.open(mode, encoding="utf-8", newline="\n")
         end = b"\n\n" if self._format in (".srt", ".vtt") else b"\n"
         if before and not before.endswith(end):  # a person or a power cut has changed it

@@ -141,12 +141,16 @@ class ModelChoice:
         language: The code of the language of the input: spoken, or of the text.
         target: The code of the language to translate into.
         translation_model: The name of a translator.
+        prompt: Of live captions: text before what is said, with names and in its style.
+        hotwords: Of live captions: names and terms to prefer.
     """
 
     model: str | None = None
     language: str | None = None
     target: str | None = None
     translation_model: str | None = None
+    prompt: str | None = None
+    hotwords: str | None = None
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> ModelChoice:

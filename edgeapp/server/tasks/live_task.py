@@ -116,7 +116,11 @@ def make_live_setup(
         target = choice.target if translator.target_codes else None
         options = TranslateOptions(target=target, priority=Priority.LIVE_TRANSLATION)
         models.append(translator)
-    live_options = LiveOptions(transcribe=TranscribeOptions(language=choice.language))
+    live_options = LiveOptions(
+        transcribe=TranscribeOptions(
+            language=choice.language, initial_prompt=choice.prompt, hotwords=choice.hotwords
+        )
+    )
     channels = [
         SpeechChannel(
             LiveTranscriber(recognizer, live_options),

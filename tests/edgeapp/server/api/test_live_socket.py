@@ -19,7 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 from edgeapp import memory_limit
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.tasks.event_task import EventTask
-from pipelines import SAMPLE_RATE, load_audio
+from pipelines import SAMPLE_RATE, LiveTranscriber, load_audio
 from pipelines.hub import assets_folder
 from tests.edgeapp.server.api.conftest import Api
 
@@ -209,6 +209,7 @@ def test_a_long_frame_waits_for_the_model_and_is_not_dropped(
         ("model=/etc", "is not installed here"),
         ("session=unknown", "begin another one"),
         ("after=3", "'after' goes with 'session'"),
+        (f"hotwords={'x' * 2_001}", "'hotwords' has 2001 characters; 2,000 may be sent"),
     ],
 )
 def test_options_work_or_are_refused(api: Api, query: str, said: str) -> None:
@@ -220,6 +221,23 @@ def test_options_work_or_are_refused(api: Api, query: str, said: str) -> None:
         assert said in event["message"]
         with pytest.raises(ConnectionClosed):
             socket.recv(60)
+
+
+def test_prompt_and_hotwords_reach_the_recognizer(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = []
+    make = LiveTranscriber.__init__
+
+    def note(self: LiveTranscriber, transcriber: Any, given: Any = None, vad: Any = None) -> None:
+        options.append(given.transcribe)
+        make(self, transcriber, given, vad)
+
+    monkeypatch.setattr(LiveTranscriber, "__init__", note)
+    with live(api.url, "prompt=A+talk.&hotwords=ComfyUI") as socket:
+        socket.send('{"type": "stop"}')
+        to_the_end(socket)
+    assert [(each.initial_prompt, each.hotwords) for each in options] == [("A talk.", "ComfyUI")]
 
 
 def test_half_a_sample_is_refused(api: Api) -> None:
