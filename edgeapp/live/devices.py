@@ -60,7 +60,7 @@ _LOOPBACK = re.compile(
 
 # PortAudio's device that opens a source of the sound server, those that are the server's default,
 # and the variable that names the source.
-_SERVER, _SERVER_DEFAULTS = "pulse", ("default", "pulse", "pipewire", "sysdefault")
+_SERVER, _SERVER_DEFAULTS = "pulse", ("default", "pulse", "pipewire")
 _SERVER_SYSTEM, _SERVER_VARIABLE = "sound server", "PULSE_SOURCE"
 
 _portaudio_lock = threading.Lock()

@@ -41,9 +41,8 @@ class SoundSource:
 
 def list_sources() -> list[SoundSource]:
     """Return the sources, of which none are there if no server or no `pactl` is."""
-    if shutil.which("pactl") is None:
+    if shutil.which("pactl") is None or not (info := _fields(_pactl("info"))):
         return []
-    info = _fields(_pactl("info"))
     default, output = info.get("Default Source", ""), info.get("Default Sink", "")
     sources = []
     for text in re.split(r"(?m)^Source #\d+$", _pactl("list", "sources"))[1:]:
