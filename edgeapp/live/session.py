@@ -182,7 +182,12 @@ class LiveSession:
         """Translate, unless audio is waiting. source: None: the audio has ended."""
         for channel in self._channels:
             events = channel.translate(lambda: _is_behind(source), ended=source is None)
-            yield from self._tagged(channel, events)
+            try:
+                yield from self._tagged(channel, events)
+            except EdgeError as error:
+                channel.end_translation()
+                message = f"{error}; captions go on without translation"
+                yield from self._tagged(channel, [WarningRaised(message)])
 
     def _record_work(self, samples: int, seconds: float) -> None:
         self._work.append((samples / SAMPLE_RATE, seconds))

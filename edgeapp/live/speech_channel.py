@@ -129,3 +129,9 @@ class SpeechChannel:
                 end = cut
             left -= size
         return start, end
+
+    def end_translation(self) -> None:
+        """Translate nothing more."""
+        self._translator = None
+        self._sentences.clear()
+        self._untimed.clear()

@@ -30,7 +30,7 @@ from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, U
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import LiveWindowResult
-from pipelines.errors import DeviceLost
+from pipelines.errors import DeviceLost, EngineError
 from pipelines.translation.live import LiveTranslation, LiveTranslator
 from tests.asr.tones import Spoken, ToneTranscriber, loudness, speak
 
@@ -156,6 +156,25 @@ def test_finished_sentences_and_the_running_one_are_translated() -> None:
     assert sum(isinstance(e, WarningRaised) for e in events) == sum(
         "ki" in f.source for f in finals
     )
+
+
+def test_captions_go_on_where_the_translation_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    translate = Shouting.final
+
+    def fail(self: Shouting, sentence: str) -> LiveTranslation:
+        if sentence.split()[0] == truth(spoken)[3]:
+            raise EngineError("not enough memory on the GPU")
+        return translate(self, sentence)
+
+    monkeypatch.setattr(Shouting, "final", fail)
+    samples, spoken = speak(WORDS)
+    events = list(session(translated=True).run(FileSource(samples, 0)))
+    assert words_of(events) == truth(spoken)
+    finals = [e.text for e in events if isinstance(e, TranslationFinal)]
+    assert finals == [" ".join(truth(spoken)[:3]).upper()]
+    said = [e.message for e in events if isinstance(e, WarningRaised) and e.message != "cut"]
+    assert said == ["not enough memory on the GPU; captions go on without translation"]
+    assert isinstance(events[-1], SessionEnded)
 
 
 def test_stop_keeps_the_words_before_it() -> None:
