@@ -129,9 +129,8 @@ class LiveSession:
                 yield from self._translate(None)
             self._samples += samples
         if notice.message:
-            lost = samples or notice.lost_s
             message = notice.message
-            yield AudioLost(start, self._seconds, message) if lost else WarningRaised(message)
+            yield AudioLost(start, self._seconds, message) if samples else WarningRaised(message)
 
     def _feed(
         self, audio: Samples, threads: ThreadPoolExecutor

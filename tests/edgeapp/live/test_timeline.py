@@ -90,6 +90,14 @@ def capturing(world: World) -> Iterator[LiveCapture]:
         yield LiveCapture(stack, None, 1.0, ["headset"])
 
 
+def arrived(source: LiveSource) -> Iterator[np.ndarray | Notice]:
+    """What has arrived at a source; all of one that was stopped."""
+    idle = 0
+    while idle < 3 and (piece := source.read(0.0)) is not None:
+        yield piece
+        idle = idle + 1 if not isinstance(piece, Notice) and not len(piece) else 0
+
+
 class Position:
     """Reads a source and compares the place of its audio with the time that the audio tells."""
 
@@ -97,10 +105,8 @@ class Position:
         self._world, self.seconds, self.notices = world, 0.0, list[Notice]()
 
     def read(self, source: LiveSource) -> None:
-        """Read until nothing has arrived; to the end of a source that was stopped."""
-        idle = 0
-        while idle < 3 and (piece := source.read(0.0)) is not None:
-            idle = idle + 1 if not isinstance(piece, Notice) and not len(piece) else 0
+        """Read what has arrived."""
+        for piece in arrived(source):
             if isinstance(piece, Notice):
                 self.notices.append(piece)
                 self.seconds += piece.gap_s
@@ -161,21 +167,11 @@ def test_small_losses_add_up_to_a_gap(world: World, capturing: LiveCapture) -> N
     assert sum(notice.gap_s for notice in position.notices) == pytest.approx(2.0, abs=0.2)
 
 
-def test_a_clock_of_a_device_that_runs_slow_is_no_gap(
-    world: World, capturing: LiveCapture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard = world.hear
-    pieces = list[Notice]()
+def test_a_clock_of_a_device_that_runs_slow_is_no_gap(world: World, capturing: LiveCapture) -> None:
     for _ in range(600):
-        heard(1)
+        world.hear(1)
         world.now += 2e-4
-        while (piece := capturing.source.read(0.0)) is not None and len(
-            [] if isinstance(piece, Notice) else piece
-        ):
-            pass
-        if isinstance(piece, Notice):
-            pieces.append(piece)
-    assert not pieces
+        assert not [piece for piece in arrived(capturing.source) if isinstance(piece, Notice)]
 
 
 def test_a_device_that_is_away(world: World, capturing: LiveCapture) -> None:
@@ -241,16 +237,21 @@ def test_a_clock_that_is_set_changes_no_time(world: World, monkeypatch: pytest.M
     assert datetime.fromisoformat(warned) == noon + timedelta(seconds=10)
 
 
-def test_the_saved_audio_has_silence_in_a_gap(
-    world: World, capturing: LiveCapture, tmp_path: Path
-) -> None:
+def saved_with_a_gap(world: World, path: Path, gap_s: float) -> Position:
+    """Save ten seconds of audio, with a gap in the middle."""
     position = Position(world)
-    capturing.record_to(tmp_path / "talk.wav")
-    world.hear(5)
-    world.wait(20)
-    world.hear(5)
-    finish(world, capturing, position)
-    capturing._recorder.close()  # type: ignore[union-attr]
+    with ExitStack() as stack:
+        capturing = LiveCapture(stack, None, 1.0, ["headset"])
+        capturing.record_to(path)
+        world.hear(5)
+        world.wait(gap_s)
+        world.hear(5)
+        finish(world, capturing, position)
+    return position
+
+
+def test_the_saved_audio_has_silence_in_a_gap(world: World, tmp_path: Path) -> None:
+    saved_with_a_gap(world, tmp_path / "talk.wav", 20)
     kept, rate = soundfile.read(tmp_path / "talk.wav")
     assert len(kept) / rate == pytest.approx(30, abs=0.2)
     assert not kept[6 * rate : 24 * rate].any()
@@ -259,15 +260,9 @@ def test_the_saved_audio_has_silence_in_a_gap(
 
 
 def test_after_a_long_gap_files_begin_anew(
-    world: World, capturing: LiveCapture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    position = Position(world)
-    capturing.record_to(tmp_path / "talk.wav")
-    world.hear(5)
-    world.wait(2 * HOUR)
-    world.hear(5)
-    finish(world, capturing, position)
-    capturing._recorder.close()  # type: ignore[union-attr]
+    position = saved_with_a_gap(world, tmp_path / "talk.wav", 2 * HOUR)
     for name in ("talk.wav", "talk-2.wav"):
         assert soundfile.info(tmp_path / name).duration == pytest.approx(5, abs=0.2)
     (notice,) = position.notices
