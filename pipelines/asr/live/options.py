@@ -46,7 +46,7 @@ class LiveOptions:
         context_tokens: number of last committed tokens given as the previous text; 0: none. It
             replaces transcribe.condition_on_previous_text: a live stream has no temperature
             fallback that would stop an error from repeating itself through its context. The
-            initial prompt is always given.
+            initial prompt and the hotwords are always given.
         drafts: verify the previous hypothesis as a draft in one pass. Without it the text is the
             same but takes longer.
         priority: of the requests, on a shared engine: a lower number goes first. It replaces

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from pipelines.asr.audio.features import FileFeatures
 from pipelines.asr.live.buffer import LiveBuffer
 from pipelines.asr.live.events import CommittedText, LiveEvent, PartialText, UpdateDecoded
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
+from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Word
+from pipelines.asr.window import WindowDecoder
 from pipelines.engine import Engine
 from pipelines.hub import assets_folder, bundled_folder
 
@@ -199,3 +202,22 @@ def test_token_times_lie_within_the_audio(transcriber: Transcriber, talk: Sample
         times = decoder.redecode(encoded, (), (), (), 50, heard_s).times
         assert times
         assert max(times) <= heard_s
+
+
+def test_hotwords_and_the_prompt_are_given_to_every_update(
+    transcriber: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = []
+    make = WindowDecoder.prompt
+
+    def note(self: WindowDecoder, *given: Any) -> tuple[int, ...]:
+        prompts.append(make(self, *given))
+        return prompts[-1]
+
+    monkeypatch.setattr(WindowDecoder, "prompt", note)
+    texts = TranscribeOptions(hotwords="New garden", initial_prompt="A talk.")
+    listen(transcriber, talk[: 4 * SAMPLE_RATE], options=LiveOptions(transcribe=texts))
+    encode = transcriber.tokenizer.encode
+    expected = (*encode(" New garden"), *encode(" A talk."))
+    assert len(prompts) > 2
+    assert {prompt[1 : 1 + len(expected)] for prompt in prompts} == {expected}
