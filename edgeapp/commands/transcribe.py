@@ -425,7 +425,9 @@ def transcribe(
         if fp16 is not None:
             compute_type = _compute_type_of(fp16 == "True", compute_type)
         style = None if subtitle_style == AS_RECOGNIZED else style_of(subtitle_style)
-        settings = settings_from_flags(device, compute_type, threads, no_download=no_download)
+        settings = settings_from_flags(
+            device, compute_type, threads, no_download=no_download or dry_run
+        )
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
         found = find_inputs(

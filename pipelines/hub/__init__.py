@@ -24,6 +24,7 @@ from pipelines.hub.catalog import (
     remove,
     resolve,
 )
+from pipelines.hub.client import is_offline
 from pipelines.hub.defaults import (
     RECOMMENDED_READER,
     RECOMMENDED_RECOGNIZER,
@@ -68,6 +69,7 @@ __all__ = [
     "folder_or_pull",
     "free_bytes",
     "incomplete_models",
+    "is_offline",
     "list_models",
     "model_details",
     "models_stamp",

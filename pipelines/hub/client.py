@@ -10,7 +10,7 @@ from logging import ERROR
 from pipelines.hub.addresses import InsecureMirror, check_endpoint, insecure_mirror
 from pipelines.hub.names import plain_line
 
-__all__ = ["is_storage_error", "quiet_client", "reason_of"]
+__all__ = ["is_offline", "is_storage_error", "quiet_client", "reason_of"]
 
 
 @contextmanager
@@ -30,6 +30,13 @@ def quiet_client() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(before)
+
+
+def is_offline() -> bool:
+    """Return whether HF_HUB_OFFLINE switches downloads off."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
 
 
 def is_storage_error(error: Exception) -> bool:

@@ -132,12 +132,26 @@ def test_a_person_who_wants_it(
 
     monkeypatch.setattr(hub, "pull", pull)
     terminal(answer)
-    code, _, err = run("transcribe", TALK, "--dry-run", "-o", "out/", capsys=capsys)
+    code, _, err = run("transcribe", TALK, "-o", "out/", capsys=capsys)
     assert (code, asked, err.count(QUESTION)) == (0, [("base", "auto")], 1)
     assert "using base, the best model" in err
 
 
-@pytest.mark.parametrize("why", ["stdin", "stdout", "stderr", "CI", "setting", "variable", "flag"])
+WHO_IS_NEVER_ASKED = {
+    "stdin": [],
+    "stdout": [],
+    "stderr": [],
+    "CI": [],
+    "setting": [],
+    "variable": [],
+    "offline": [],
+    "flag": ["--no-download"],
+    "whisper-ctranslate2": ["--local_files_only", "True"],
+    "dry run": ["--dry-run", "-o", "out/"],
+}
+
+
+@pytest.mark.parametrize("why", WHO_IS_NEVER_ASKED)
 def test_who_is_never_asked(
     why: str,
     tmp_path: Path,
@@ -152,8 +166,9 @@ def test_who_is_never_asked(
         (tmp_path / "config.toml").write_text("ask_to_download = false\n")
     if why == "variable":
         monkeypatch.setenv("EDGEAPP_ASK_TO_DOWNLOAD", "off")
-    flags = ["--no-download"] if why == "flag" else []
-    code, _, err = run("transcribe", TALK, *flags, capsys=capsys)
+    if why == "offline":
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    code, _, err = run("transcribe", TALK, *WHO_IS_NEVER_ASKED[why], capsys=capsys)
     assert code == 3
     assert QUESTION not in err
     assert COMMAND in err

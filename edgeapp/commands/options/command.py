@@ -24,11 +24,13 @@ class Refused:
 
     Attributes:
         reason: Why, and what to do instead: the end of a sentence.
-        accepted: Values that ask for what happens anyway, in lower case; they are ignored.
+        accepted: Values that ask for what happens anyway, in lower case.
+        means: Own options that stand for an accepted value; without them it is ignored.
     """
 
     reason: str
     accepted: tuple[str, ...] = ()
+    means: tuple[str, ...] = ()
 
 
 class CommandGroup(TyperGroup):
@@ -84,7 +86,7 @@ class GroupedCommand(TyperCommand):
             if word == "--":
                 return [*result, word, *words.rest()]
             if name in self.refused and not ctx.resilient_parsing:  # that is for completion
-                self._refuse(name, value if equals else words.value())
+                result += self._meaning(name, value if equals else words.value())
                 continue
             result.append(word)
             param = options.get(name)
@@ -97,10 +99,15 @@ class GroupedCommand(TyperCommand):
                 result += words.take(1)
         return result
 
-    def _refuse(self, name: str, value: str | None) -> None:
+    def _meaning(self, name: str, value: str | None) -> tuple[str, ...]:
+        """The own options that stand for a refused option, if its value is accepted.
+
+        Raises:
+            typer.Exit: It is not.
+        """
         refused = self.refused[name]
         if (value or "").strip().lower() in refused.accepted:
-            return
+            return refused.means
         print_note(f"{name} is refused: {refused.reason}")
         raise typer.Exit(USAGE)
 

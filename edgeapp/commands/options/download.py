@@ -48,7 +48,7 @@ def find_or_pull_recognizer(
     Raises:
         ModelError: As `ModelPool.find_recognizer`, or the download failed.
     """
-    from pipelines.hub import RECOMMENDED_RECOGNIZER
+    from pipelines.hub import RECOMMENDED_RECOGNIZER, is_offline
 
     try:
         return pool.find_recognizer(model, language, task, drafts)
@@ -56,6 +56,7 @@ def find_or_pull_recognizer(
         if (
             error.download != RECOMMENDED_RECOGNIZER
             or not pool.settings.ask_to_download
+            or is_offline()
             or not _wants_recommended()
         ):
             raise

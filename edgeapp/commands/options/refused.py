@@ -19,7 +19,7 @@ REFUSED = {
     ),
     "--print-colors": Refused("words are not colored; -f json has the probability of words", _NO),
     "--local-files-only": Refused(
-        "no model is downloaded unasked; `edgeapp models pull` does", ("true",)
+        "no model is downloaded unasked; `edgeapp models pull` does", ("true",), ("--no-download",)
     ),
     "--model-directory": Refused("-m takes the folder of a model"),
     "--hf-token": Refused(_SPEAKERS, _NOTHING),
