@@ -85,7 +85,6 @@ def _settings() -> Iterator[Finding]:
 
 def _models() -> Iterator[Finding]:
     """The models on this machine, and the defaults for speech and for pictures."""
-    from edgeapp.settings import load_settings
     from pipelines.hub import (
         RECOMMENDED_READER,
         RECOMMENDED_RECOGNIZER,
@@ -95,14 +94,15 @@ def _models() -> Iterator[Finding]:
         list_models,
     )
 
-    models = list_models()
+    models, default = list_models(), _default_recognizer()
     for task, what, example in (
-        ("asr", "speech recognition", RECOMMENDED_RECOGNIZER),
+        # The advice is given once.
+        ("asr", "speech recognition", None if default.advice else RECOMMENDED_RECOGNIZER),
         ("translation", "translation", "opus-mt-en-de"),
         ("reading", "reading of pictures", RECOMMENDED_READER),
     ):
         names = [model.name for model in models if model.task == task]
-        advice = f"edgeapp models pull {example}"
+        advice = None if example is None else f"edgeapp models pull {example}"
         if not names:
             yield Finding("Models", State.BROKEN, f"no model for {what}", advice)
             continue
@@ -111,20 +111,27 @@ def _models() -> Iterator[Finding]:
         note = " (bundled, for tests)" if bundled else ""
         text = f"{what}: {', '.join(names)}{note}"
         yield Finding("Models", state, text, advice if bundled else None)
-    try:
-        chosen = choose_default("asr", preferred=load_settings().model)
-    except EdgeError as error:
-        missing = error.download if isinstance(error, ModelNotFound) else None
-        remedy = None if missing is None else f"edgeapp models pull {missing}"
-        yield Finding("Models", State.MISSING, str(error), remedy)
-    else:
-        yield Finding("Models", State.OK, f"speech is recognized by {chosen.name}")
+    yield default
     yield Finding("Models", State.OK, f"pictures are read by {choose_default('reading').name}")
     unusable = incomplete_models()
     if unusable:
         text = f"{len(unusable)} in {cache_folder()} cannot be used: {', '.join(unusable)}"
         advice = f"edgeapp models path {unusable[0]} says why"
         yield Finding("Models", State.MISSING, text, advice)
+
+
+def _default_recognizer() -> Finding:
+    """The recognizer that is used unless one is named."""
+    from edgeapp.settings import load_settings
+    from pipelines.hub import choose_default
+
+    try:
+        chosen = choose_default("asr", preferred=load_settings().model)
+    except EdgeError as error:
+        missing = error.download if isinstance(error, ModelNotFound) else None
+        remedy = None if missing is None else f"edgeapp models pull {missing}"
+        return Finding("Models", State.MISSING, str(error), remedy)
+    return Finding("Models", State.OK, f"speech is recognized by {chosen.name}")
 
 
 def _disk() -> Iterator[Finding]:

@@ -116,7 +116,9 @@ def test_without_a_recognizer_it_says_what_to_do(
     (found,) = [f for f in checks.CHECKS["Models"]() if "no recognizer is" in f.text]
     assert found.state is State.MISSING
     assert found.advice == "edgeapp models pull base"
-    assert not any("recognized by" in f.text for f in checks.CHECKS["Models"]())
+    findings = list(checks.CHECKS["Models"]())
+    assert not any("recognized by" in f.text for f in findings)
+    assert [f.advice for f in findings].count(found.advice) == 1, "it is said once"
 
 
 def test_an_error_in_a_check_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
