@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edgeapp.model_pool import ModelPool
 from edgeapp.settings import Settings
-from pipelines import EdgeError
+from pipelines import EdgeError, ModelNotFound
 
 if TYPE_CHECKING:
     from pipelines import (
@@ -46,10 +46,24 @@ class Failure:
     Attributes:
         error: Its class.
         message: Its message.
+        download: Name of the model to download, where that would help.
     """
 
     error: type[EdgeError]
     message: str
+    download: str | None = None
+
+    @classmethod
+    def of(cls, error: EdgeError) -> Failure:
+        """Describe an error; not all errors can be sent as they are."""
+        download = error.download if isinstance(error, ModelNotFound) else None
+        return cls(type(error), str(error), download)
+
+    def as_error(self) -> EdgeError:
+        """The error again."""
+        if issubclass(self.error, ModelNotFound):
+            return self.error(self.message, download=self.download)
+        return self.error(self.message)
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,7 @@ class NodeWorker:
         try:
             loaded = getattr(self._pool, self._choice.kind)(*self._choice.arguments)
         except EdgeError as error:
-            return Failure(type(error), str(error))
+            return Failure.of(error)
         listens = self._choice.kind == "transcriber"
         name = loaded.capabilities.name if listens else loaded.name
         window_s = loaded.window_s if listens else 0.0
@@ -139,7 +153,7 @@ class NodeWorker:
                     group = []
         except EdgeError as error:
             yield group
-            yield Failure(type(error), str(error))
+            yield Failure.of(error)
         else:
             yield group
 
@@ -150,7 +164,7 @@ class NodeWorker:
         try:
             translator = self._pool.translator(name, spoken, target)
         except EdgeError as error:
-            return Failure(type(error), str(error))
+            return Failure.of(error)
         return str(translator.model.folder.resolve()), tuple(translator.target_codes)
 
     def begin(
@@ -172,7 +186,7 @@ class NodeWorker:
             with closing(self._chunk_events(chunks, options, resume_from)) as events:
                 info = next(events)
         except EdgeError as error:
-            return Failure(type(error), str(error))
+            return Failure.of(error)
         assert isinstance(info, TranscriptionInfo), "TranscriptionInfo is the first event"
         return info
 
@@ -197,7 +211,7 @@ class NodeWorker:
                 if not _is_provisional(event):
                     found.append(event)
         except EdgeError as error:
-            return found, Failure(type(error), str(error))
+            return found, Failure.of(error)
         return found, None
 
     def _chunk_events(
@@ -227,7 +241,7 @@ class NodeWorker:
             translator = self._pool.translator(*(pair or self._choice.arguments))
             return list(translator.translate_lines(texts, options))
         except EdgeError as error:
-            return Failure(type(error), str(error))
+            return Failure.of(error)
 
 
 def _is_provisional(event: TranscriptEvent) -> bool:

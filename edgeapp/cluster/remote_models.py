@@ -326,7 +326,7 @@ class RemoteTranslator:
 def _checked(result: Any) -> Any:
     """A result of a worker. Raises the error that it stands for."""
     if isinstance(result, Failure):
-        raise result.error(result.message)
+        raise result.as_error()
     return result
 
 
