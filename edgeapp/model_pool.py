@@ -15,12 +15,13 @@ from edgeapp.exit_codes import pull_command
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.process_memory import memory_in_use
 from edgeapp.settings import Settings
-from pipelines import ModelError, OptionError, UnsupportedTask
+from pipelines import ModelError, ModelNotFound, OptionError, UnsupportedTask
+from pipelines.errors import own_copy
 
 if TYPE_CHECKING:
     from pipelines import Reader, Transcriber, Translator
     from pipelines.engine import CompileProgress, Engine, LoadedModel
-    from pipelines.hub import ResolvedModel
+    from pipelines.hub import ResolvedModel, Stamp
 
 __all__ = ["Drafts", "ModelPool", "NO_DRAFTS", "language_code_of"]
 
@@ -93,6 +94,8 @@ class ModelPool:
         # drafter.
         self._translators: dict[tuple[Path, str | None, bool, Drafts], Translator] = {}
         self._readers: dict[Path, Reader] = {}  # by folder
+        # The models that were there at the last check, and its error.
+        self._recognizer_check: tuple[Stamp | None, ModelNotFound | None] = (None, None)
         self._noted: set[tuple[Path, bool]] = set()  # folder, whether it was chosen automatically
         self.compiling = False  # for the first time on this CPU, which takes a while
         self.compile_progress: CompileProgress | None = None  # of the compiler, once it has begun
@@ -250,11 +253,28 @@ class ModelPool:
         return resolved
 
     def check_recognizer(self) -> None:
-        """Raise ModelNotFound if no recognizer would be used unless one is named."""
-        from pipelines.hub import choose_default
+        """Check that there is a recognizer unless one is named.
 
-        if not self.settings.model:
-            choose_default("asr")
+        Each request of a server asks: the answer is kept until the models on this machine change.
+
+        Raises:
+            ModelNotFound: There is none.
+        """
+        from pipelines.hub import choose_default, models_stamp
+
+        if self.settings.model:
+            return
+        stamp = models_stamp()
+        known, missing = self._recognizer_check
+        if stamp != known:
+            try:
+                choose_default("asr")
+                missing = None
+            except ModelNotFound as error:
+                missing = error
+            self._recognizer_check = stamp, missing
+        if missing is not None:
+            raise own_copy(missing)
 
     def find_translator(
         self,

@@ -14,10 +14,10 @@ import pytest
 from edgeapp.memory_limit import MemoryLimitReached
 from edgeapp.model_pool import ModelPool
 from edgeapp.settings import Settings
-from pipelines import ModelNotFound, Transcriber, Translator
+from pipelines import ModelNotFound, Transcriber, Translator, hub
 from pipelines.engine import CompileProgress, Engine
 from pipelines.errors import ModelError, UnsupportedTask
-from pipelines.hub import assets_folder
+from pipelines.hub import assets_folder, choose_default
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -223,6 +223,27 @@ def test_a_better_model_that_appears_later_is_used(
 
 
 @pytest.mark.slow
+def test_whether_there_is_a_recognizer_is_looked_up_once(
+    hub_cache: Path, whisper_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, asked = ModelPool(Settings()), []
+
+    def choose(task: Any) -> Any:
+        asked.append(task)
+        return choose_default(task)
+
+    monkeypatch.setattr(hub, "choose_default", choose)
+    for _ in range(3):
+        with pytest.raises(ModelNotFound, match="no recognizer is on this machine") as error:
+            pool.check_recognizer()
+        assert error.value.download == "base"
+    assert len(asked) == 1
+    add_to_cache(hub_cache, "openai/whisper-base", whisper_folder("tiny"))
+    for _ in range(3):
+        pool.check_recognizer()
+    assert len(asked) == 2, "the models have changed"
+
+
 def test_languages_share_a_transcriber(
     hub_cache: Path, whisper_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

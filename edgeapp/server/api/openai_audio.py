@@ -17,16 +17,19 @@ from edgeapp.server.api.service import ApiService, log_fields
 from edgeapp.server.api.transcription_replies import complete_reply, streamed_reply
 from edgeapp.server.api.transcription_request import TranscriptionRequest
 from edgeapp.server.api.work_thread import collect, unless_client_leaves
+from edgeapp.server.page.exports import declared_length
 from pipelines import EdgeError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from edgeapp.server.api.uploads import UploadedForm
     from pipelines.hub import ModelInfo
 
 __all__ = ["DEFAULT_MODEL", "OpenAIAudio", "installed_model"]
 
 DEFAULT_MODEL = "whisper-1"  # the best model that is installed
+_SHORT_FORM_BYTES = 25 << 20  # OpenAI takes files of up to 25 MB
 # A name or a hub id, not a path: a client must not learn which folders are on this machine.
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[\w.-]+)?", re.ASCII)
 
@@ -61,8 +64,7 @@ class OpenAIAudio:
             "transcribe" if endpoint == "transcriptions" else "translate"
         )
         person = service.logins.person_of(request)
-        await service.check_recognizer(person)
-        form = await service.uploads.read(request, person)
+        form = await self._form(request, person)
         try:
             wanted = TranscriptionRequest.from_fields(form.fields, endpoint)
             model = await service.threads.run(person, lambda: installed_model(wanted.model, "asr"))
@@ -85,6 +87,40 @@ class OpenAIAudio:
         texts = [each for each in segments if not isinstance(each, RecognitionStarted)]
         # In a thread: subtitles of hours take a second.
         return await asyncio.to_thread(complete_reply, wanted, task, started, texts)
+
+    async def _form(self, request: Request, person: str) -> UploadedForm:
+        """Read the form of a request, as far as a recognizer can be there for it.
+
+        Without a default recognizer the form must name another one. If its field comes after the
+        file, only a short form is read to its end to find that.
+
+        Raises:
+            ApiError: As `FormUploads.read`, or the default recognizer is needed and missing.
+        """
+        service = self._service
+        try:
+            await service.check_recognizer(person)
+        except ApiError as error:
+            refusal = error
+        else:
+            return await service.uploads.read(request, person)
+        length, named = declared_length(request), False
+
+        def check(name: str, value: str) -> None:
+            nonlocal named
+            if name == "model" and value == DEFAULT_MODEL:
+                raise refusal
+            named = named or name == "model"
+
+        def check_file() -> None:
+            if not named and (length is None or length > _SHORT_FORM_BYTES):
+                raise refusal
+
+        form = await service.uploads.read(request, person, check=check, file_begins=check_file)
+        if not named:
+            form.remove()
+            raise refusal
+        return form
 
     async def _models(self, request: Request) -> Response:
         service = self._service

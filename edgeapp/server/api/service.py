@@ -56,7 +56,7 @@ class ApiService:
     threads: FairThreads
 
     async def check_recognizer(self, person: str) -> None:
-        """Check that speech can be recognized, before anything is received.
+        """Check that speech can be recognized if no model is named, before anything is received.
 
         Raises:
             ApiError: No recognizer is on this machine.

@@ -85,6 +85,7 @@ class FormUploads:
         megabytes: int = 0,
         field: str = "file",
         check: Callable[[str, str], object] | None = None,
+        file_begins: Callable[[], object] | None = None,
     ) -> UploadedForm:
         """Read the form of a request.
 
@@ -95,6 +96,7 @@ class FormUploads:
             field: The name of the file's field.
             check: Gets the name and the value of each field that is no file as soon as it has
                 arrived. Reading ends with what it raises.
+            file_begins: Called before the file's content is read. Reading ends with what it raises.
 
         Raises:
             ApiError: It is no such form, or too large, or too many wait here.
@@ -117,7 +119,7 @@ class FormUploads:
         path = self._folder / secrets.token_hex(16)
         bounded = _Bounded(request, length)
         try:
-            fields, name, size = await self._store(bounded.request, path, field, check)
+            fields, name, size = await self._store(bounded.request, path, field, check, file_begins)
             if size > limit * _MB:
                 raise ApiError(413, f"the file is larger than the limit of {limit} MB", param=field)
         except BaseException:
@@ -150,6 +152,7 @@ class FormUploads:
         path: Path,
         field: str,
         check: Callable[[str, str], object] | None,
+        file_begins: Callable[[], object] | None,
     ) -> tuple[tuple[tuple[str, str], ...], str, int]:
         """Parse a request's form into its fields, and the name and the size of its file."""
         try:
@@ -158,6 +161,7 @@ class FormUploads:
                     request.headers,
                     stream,
                     check,
+                    file_begins,
                     max_files=1,
                     max_fields=_MAX_FIELDS,
                     max_part_size=_MAX_FIELD_BYTES,
@@ -211,6 +215,7 @@ class _FormParser(MultiPartParser):
         headers: Of the request.
         stream: Its body.
         check: Gets the name and the value.
+        file_begins: Called before a file's content is read.
         limits: As for starlette's parser.
     """
 
@@ -219,10 +224,16 @@ class _FormParser(MultiPartParser):
         headers: Headers,
         stream: AsyncGenerator[bytes, None],
         check: Callable[[str, str], object] | None,
+        file_begins: Callable[[], object] | None,
         **limits: int,
     ) -> None:
         super().__init__(headers, stream, **limits)
-        self._check = check
+        self._check, self._file_begins = check, file_begins
+
+    def on_headers_finished(self) -> None:
+        super().on_headers_finished()
+        if self._file_begins is not None and self._current_part.file is not None:
+            self._file_begins()
 
     def on_part_end(self) -> None:
         super().on_part_end()

@@ -75,7 +75,8 @@ class RealtimeSocket:
             await self._refuse(websocket, refusal, _POLICY_VIOLATION)
             return
         try:
-            await self._service.check_recognizer(self._service.logins.person_of(websocket))
+            if _model_of(websocket) == DEFAULT_MODEL:
+                await self._service.check_recognizer(self._service.logins.person_of(websocket))
         except ApiError as refusal:
             await self._refuse(websocket, refusal, _POLICY_VIOLATION)
             return
@@ -110,8 +111,7 @@ class _Session:
         self._id = f"sess_{secrets.token_hex(10)}"
         header, value = _BETA_HEADER
         self._config = SessionConfig(
-            # GA clients name the model in the session, some in the address.
-            model=websocket.query_params.get("model") or DEFAULT_MODEL,
+            model=_model_of(websocket),
             beta=websocket.headers.get(header) == value,
         )
         self._outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -259,3 +259,8 @@ def _error_event(error: ApiError, message: Any = None) -> dict[str, Any]:
     if isinstance(message, dict) and isinstance(message.get("event_id"), str):
         fields["event_id"] = message["event_id"][:100]
     return {"type": "error", **content}
+
+
+def _model_of(websocket: WebSocket) -> str:
+    """The model that the address of a session names, else the default one."""
+    return websocket.query_params.get("model") or DEFAULT_MODEL
