@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -83,13 +83,21 @@ def fitted(engine: Engine, _fitted_files: tuple[Whisper, Path]) -> Pair:
     return Pair(ByWindow(folder, engine=engine), theirs)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _vocabularies() -> None:
-    """Load openai-whisper's vocabularies once; it caches them, but leaves their files open."""
-    from whisper.tokenizer import get_encoding
+@pytest.fixture(scope="module", autouse=True)
+def _vocabularies() -> Iterator[None]:
+    """Free openai-whisper's vocabularies after a file's tests: it keeps each, 22 MB, for ever. It
+    leaves their files open."""
+    from whisper import tokenizer
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        for name in ("gpt2", "multilingual"):
-            for languages in (99, 100):
-                get_encoding(name=name, num_languages=languages)
+    read = tokenizer.get_encoding
+
+    def get_encoding(**which: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            return read(**which)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer, "get_encoding", get_encoding)
+        yield
+    for cached in (read, tokenizer.get_tokenizer):
+        cached.cache_clear()
