@@ -16,7 +16,6 @@ from edgeapp.memory_limit import MemoryLimit
 from edgeapp.process_memory import memory_in_use
 from edgeapp.settings import Settings
 from pipelines import ModelError, ModelNotFound, OptionError, UnsupportedTask
-from pipelines.errors import own_copy
 
 if TYPE_CHECKING:
     from pipelines import Reader, Transcriber, Translator
@@ -274,7 +273,7 @@ class ModelPool:
                 missing = error
             self._recognizer_check = stamp, missing
         if missing is not None:
-            raise own_copy(missing)
+            raise ModelNotFound(str(missing), download=missing.download)
 
     def find_translator(
         self,
