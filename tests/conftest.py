@@ -17,6 +17,7 @@ import pytest
 from platformdirs import user_cache_path
 
 from edgeapp.temporary_folders import make_temporary_folder
+from tests.real_weights import FOLDER_VARIABLE, hub_cache_of, transformers_folder, weights_folder
 
 pytest_plugins = ["tests.tally", "tests.workers"]  # these import this file, not the other way
 
@@ -57,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = is_worker(config)
     # A worker inherits the sandbox of the process that started it, where the cache is another.
     kernels = os.environ["EDGEAPP_KERNELS"] if worker else user_cache_path("edgeapp") / "kernels"
+    weights = weights_folder()
     _environment = dict(os.environ)
     # glibc gives each thread a heap of its own, whose freed memory no other thread gets; with two
     # heaps a worker, which runs hundreds of threads in turn, stays small. Programs that tests start
@@ -82,6 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
         XDG_STATE_HOME=str(_home / "state"),
         # But compiled kernels, whose names tell what they were made from.
         EDGEAPP_KERNELS=str(kernels),
+        # And real weights.
+        **{FOLDER_VARIABLE: str(weights or "")},
         HF_HOME=str(_home / "huggingface"),
         # No test needs a recognizer for people's voices but those of the choice, which unset this.
         EDGEAPP_MODEL="demo",
@@ -196,6 +200,29 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the shared data, which is not at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def real_base() -> Path:
+    """The published Whisper base in transformers' layout."""
+    weights = weights_folder()
+    folders = [REPOSITORY.parent / "shared" / "models" / "whisper-base"]
+    folders += [transformers_folder(weights)] if weights else []
+    for folder in folders:
+        if folder.is_dir():
+            return folder
+    pytest.skip(
+        f"needs the published Whisper base, which is not at {' or '.join(map(str, folders))}"
+    )
+
+
+@pytest.fixture(scope="session")
+def real_hub_cache() -> Path:
+    """A Hugging Face cache with the published tiny.en and base, from the package index."""
+    weights = weights_folder()
+    if weights is None or not (cache := hub_cache_of(weights)).is_dir():
+        pytest.skip("needs the published tiny.en, which `python -m tests.real_weights` fetches")
+    return cache
 
 
 @pytest.fixture(scope="session")

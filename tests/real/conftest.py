@@ -85,11 +85,8 @@ class Ours:
 
 
 @pytest.fixture(scope="session")
-def folder() -> Path:
-    path = SHARED / "models" / "whisper-base"
-    if not path.is_dir():
-        pytest.skip(f"needs the real Whisper base, which is not at {path}")
-    return path
+def folder(real_base: Path) -> Path:
+    return real_base
 
 
 @pytest.fixture(scope="session")
