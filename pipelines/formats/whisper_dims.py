@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -76,8 +77,8 @@ class WhisperDims:
         count = 100 if self.vocab_size == _LAST_VOCAB else 99
         return [f"<|{code}|>" for code in list(LANGUAGES)[:count]]
 
-    def config(self) -> dict[str, Any]:
-        """config.json of the same model."""
+    def config(self, special: Mapping[str, int]) -> dict[str, Any]:
+        """config.json of the same model. special: the special tokens and their ids."""
         sizes = asdict(self)
         return {
             "model_type": "whisper",
@@ -96,17 +97,54 @@ class WhisperDims:
                 )
             },
             "activation_function": "gelu",
-            "eos_token_id": self.eos,
-            "pad_token_id": self.eos,
-            "bos_token_id": self.eos,
-            "decoder_start_token_id": self.eos + 1,
+            **_ids(special),
             "is_encoder_decoder": True,
         }
 
-    def generation_config(self, heads: list[list[int]] | None) -> dict[str, Any]:
-        """generation_config.json. heads: the alignment heads, if they are known."""
-        config: dict[str, Any] = {"is_multilingual": not self.is_english}
+    def generation_config(
+        self, special: Mapping[str, int], heads: list[list[int]] | None
+    ) -> dict[str, Any]:
+        """generation_config.json.
+
+        Args:
+            special: The special tokens and their ids.
+            heads: The alignment heads, if they are known.
+        """
+        config: dict[str, Any] = {
+            "is_multilingual": not self.is_english,
+            **_ids(special),
+            "no_timestamps_token_id": special["<|notimestamps|>"],
+            "prev_sot_token_id": special["<|startofprev|>"],
+            "max_initial_timestamp_index": 50,  # a second
+            "max_length": self.target_positions,
+            "return_timestamps": False,
+        }
         if not self.is_english:
-            special = self.special
             config["lang_to_id"] = {token: special[token] for token in self._languages}
+            tasks = ("transcribe", "translate")
+            config["task_to_id"] = {task: special[f"<|{task}|>"] for task in tasks}
         return config | ({"alignment_heads": heads} if heads else {})
+
+    def preprocessor_config(self) -> dict[str, Any]:
+        """preprocessor_config.json: windows of 30 s in mel bands."""
+        return {
+            "feature_extractor_type": "WhisperFeatureExtractor",
+            "feature_size": self.mels,
+            "sampling_rate": 16_000,
+            "hop_length": 160,
+            "n_fft": 400,
+            "chunk_length": 30,
+            "padding_value": 0.0,
+            "return_attention_mask": False,
+        }
+
+
+def _ids(special: Mapping[str, int]) -> dict[str, int]:
+    """The ids that both configs state."""
+    eos = special["<|endoftext|>"]
+    return {
+        "eos_token_id": eos,
+        "pad_token_id": eos,
+        "bos_token_id": eos,
+        "decoder_start_token_id": special["<|startoftranscript|>"],
+    }

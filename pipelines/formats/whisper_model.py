@@ -159,20 +159,20 @@ def _whisper(
         generation: Settings of generation that the program keeps.
     """
     name = folder.name if weights.name == "model.bin" else weights.name
+    tokenizer = folder / "tokenizer.json"
+    has_tokenizer = tokenizer.is_file()
+    special = dims.special | (_special_tokens(tokenizer) if has_tokenizer else {})
     files: dict[str, Any] = {
-        "config.json": dims.config(),
+        "config.json": dims.config(special),
         "generation_config.json": {
-            **dims.generation_config(known_alignment_heads(name)),
+            **dims.generation_config(special, known_alignment_heads(name)),
             **(generation or {}),
         },
+        "preprocessor_config.json": dims.preprocessor_config(),
     }
-    tokenizer = folder / "tokenizer.json"
-    links = {}
-    if tokenizer.is_file():
-        links["tokenizer.json"] = tokenizer
-        files["config.json"] |= _special_ids(tokenizer)
-    else:
+    if not has_tokenizer:
         files |= vocabulary_files(tokens(), dims, str(weights))
+    links = {"tokenizer.json": tokenizer} if has_tokenizer else {}
     return ForeignModel(tool, weights, link, kind, files, links)
 
 
@@ -181,23 +181,19 @@ def _ctranslate2_tokens(folder: Path, dims: WhisperDims) -> list[bytes]:
     return installed_tokens(dims, str(folder)) if words is None else tokens_of_words(words)
 
 
-def _special_ids(tokenizer: Path) -> dict[str, int]:
-    """The ids in config.json, where a tokenizer.json states them."""
+def _special_tokens(tokenizer: Path) -> dict[str, int]:
+    """The special tokens that a tokenizer.json states, and their ids."""
     added = read_json_object(tokenizer, 256 << 20).get("added_tokens")
-    ids = {
-        str(token.get("content")): token.get("id")
-        for token in (added if isinstance(added, list) else ())
-        if isinstance(token, dict)
-    }
-    eos, start = ids.get("<|endoftext|>"), ids.get("<|startoftranscript|>")
-    if not isinstance(eos, int) or not isinstance(start, int):
-        return {}
-    return {
-        "eos_token_id": eos,
-        "pad_token_id": eos,
-        "bos_token_id": eos,
-        "decoder_start_token_id": start,
-    }
+    stated = [token for token in (added if isinstance(added, list) else ()) if _is_token(token)]
+    return {token["content"]: token["id"] for token in stated}
+
+
+def _is_token(token: object) -> bool:
+    return (
+        isinstance(token, dict)
+        and isinstance(token.get("content"), str)
+        and isinstance(token.get("id"), int)
+    )
 
 
 def _dims_of(shapes: Mapping[str, tuple[int, ...]], path: Path) -> WhisperDims:

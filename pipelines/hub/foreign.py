@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _ORIGIN = "origin.json"  # in each folder: the program, the path and the kind of numbers
-_LAYOUT = "2"  # of the folders: a later version of the program writes new ones
+_LAYOUT = "3"  # of the folders: a later version of the program writes new ones
 _ABANDONED_S = 3600.0  # a folder is written in seconds
 # Of an Argos package: the largest has 300 MB.
 _MOST_MEMBERS = 10_000

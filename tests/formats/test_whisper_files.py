@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from pipelines.engine import Engine, GenerationOptions, Request
+from pipelines.engine import Engine, GenerationOptions, Request, convert_model
 from pipelines.engine.weights.checkpoint import open_weights
 from pipelines.errors import CheckpointError
 from pipelines.hub import resolve
@@ -156,6 +157,33 @@ def test_all_files_of_one_model_give_the_same_tokens(original: Path, tmp_path: P
     ]
     expected = tokens(original)
     assert [tokens(resolve(file).folder) for file in files] == [expected] * 3
+
+
+@pytest.mark.parametrize("program", ["ctranslate2", "ctranslate2 without a tokenizer", "pt"])
+def test_what_is_converted_runs_in_transformers(
+    original: Path, tmp_path: Path, program: str
+) -> None:
+    """As their pipeline for speech recognition loads it, with times."""
+    if program == "pt":
+        made = write_pt(original, tmp_path / "base.pt")
+    else:
+        copied = [] if "without" in program else ["tokenizer.json"]
+        made = write_ctranslate2(original, tmp_path / "base", "float32", *copied)
+    folder = convert_model(resolve(made).folder, tmp_path / "converted", "float32")
+    assert in_transformers(folder) == in_transformers(original)
+
+
+def in_transformers(folder: Path) -> Any:
+    """Return what transformers' pipeline writes of noise."""
+    from transformers import pipeline
+
+    recognizer = pipeline("automatic-speech-recognition", model=str(folder), device="cpu")
+    # Not every program keeps which tokens are suppressed.
+    recognizer.model.generation_config.suppress_tokens = None
+    recognizer.model.generation_config.begin_suppress_tokens = None
+    samples = np.random.default_rng(0).standard_normal(16_000).astype(np.float32)
+    asked = {"return_timestamps": True, "generate_kwargs": {"language": "en", "max_new_tokens": 8}}
+    return recognizer({"raw": samples, "sampling_rate": 16_000}, **asked)
 
 
 @pytest.mark.parametrize("kind", sorted(QUANTIZED))
