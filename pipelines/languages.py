@@ -7,6 +7,8 @@ the order of their token ids.
 
 from __future__ import annotations
 
+import locale
+import os
 from collections.abc import Iterable
 
 from pipelines.errors import OptionError, UnsupportedTask
@@ -25,6 +27,7 @@ __all__ = [
     "language_code",
     "language_in_name",
     "pair_in_name",
+    "system_language",
     "two_letter",
 ]
 
@@ -182,6 +185,16 @@ def language_code(language: str) -> str:
     if key in names:
         return names[key]
     raise OptionError(f"unknown language {language!r}: give a code (de) or a name (German)")
+
+
+def system_language() -> str | None:
+    """Return the code of the language of the user's system; None if it names none."""
+    variables = ("LC_ALL", "LC_MESSAGES", "LANG")
+    named = next(filter(None, map(os.environ.get, variables)), None) or locale.getlocale()[0]
+    try:
+        return language_code((named or "").split("_")[0].split(".")[0])
+    except OptionError:  # "C"
+        return None
 
 
 # FLORES-200 codes. Source: fairseq, nllb branch, examples/nllb/modeling/scripts/flores200.

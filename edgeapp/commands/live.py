@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,6 +13,7 @@ import typer
 
 from edgeapp.commands.options.common import (
     INPUT_OUTPUT,
+    LANGUAGES,
     OTHER,
     ComputeType,
     Debug,
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from edgeapp.live.files import LiveOutputFile
     from edgeapp.live.session import LiveSession
     from edgeapp.live.view import EventView
-    from edgeapp.model_pool import ModelPool
-    from pipelines import LiveOptions, Transcriber
 
 __all__ = ["live"]
 
@@ -60,6 +59,16 @@ def live(
     draft_model: DraftModel = None,
     draft: Draft = None,
     language: Language = None,
+    languages: Annotated[
+        str | None,
+        typer.Option(
+            "--languages",
+            help="Languages that may be spoken, each utterance in one of them: en,de. Default: "
+            "detected.",
+            metavar="LANGUAGE,LANGUAGE",
+            rich_help_panel=LANGUAGES,
+        ),
+    ] = None,
     task: Task = "transcribe",
     translate_to: TranslateTo = None,
     list_devices: Annotated[
@@ -206,9 +215,11 @@ def live(
         from edgeapp.live.capture import LiveCapture
         from edgeapp.live.files import LiveOutputFile, last_time, plan_outputs
         from edgeapp.live.recorder import check_recording
+        from edgeapp.live.setup import choosing_language, make_session
         from edgeapp.live.speakers import checked_speakers
         from edgeapp.model_pool import ModelPool
         from pipelines import LiveOptions, TranscribeOptions
+        from pipelines.hub import check_recognizer_language
 
         devices = input_device or []
         if len(devices) > 2:
@@ -229,10 +240,14 @@ def live(
             ),
             min_chunk_s=min_chunk,
             policy=policy,
+            languages=tuple(languages.split(",")) if languages else (),
         )
         pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
-        find_or_pull_recognizer(pool, model, language, task, drafts)
-        source = "en" if task == "translate" else language
+        language = choosing_language(options)
+        found = find_or_pull_recognizer(pool, model, language, task, drafts)
+        for code in options.languages:
+            check_recognizer_language(found, code)
+        source = "en" if task == "translate" else options.transcribe.language
         if translate_to is not None and (source or translation_model):
             pool.find_translator(translation_model, source, translate_to)
         with ExitStack() as stack:
@@ -242,61 +257,21 @@ def live(
             stop.use(capture.stop)
             with capture.loading():
                 transcriber = pool.transcriber(model, language, task, drafts)
-                session = _session(
-                    pool, options, transcriber, translate_to, translation_model, names
+                setup = make_session(
+                    pool, transcriber, options, translate_to, translation_model, names
                 )
+            if setup.pairs is not None:
+                stack.callback(setup.pairs.close)
             outputs = []
             for path, translated in files:
                 outputs.append(LiveOutputFile(path, translated=translated, append_at=append_at))
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
                 capture.record_to(save_audio)
-            view = _view(as_json, session, capture, translated=translate_to is not None)
-            _run(session, capture, outputs, view, english_only_note(transcriber, language))
+            view = _view(as_json, setup.session, capture, translated=translate_to is not None)
+            _run(setup.session, capture, outputs, view, english_only_note(transcriber, language))
             if verbose:
                 print_draft_report(transcriber.draft_report)
-
-
-def _session(
-    pool: ModelPool,
-    options: LiveOptions,
-    transcriber: Transcriber,
-    target: str | None,
-    translation_model: str | None,
-    speakers: Sequence[str],
-) -> LiveSession:
-    from edgeapp.live.session import LiveSession
-    from edgeapp.live.speech_channel import SpeechChannel
-    from edgeapp.priorities import Priority
-    from pipelines import LiveTranscriber, LiveTranslator, TranslateOptions
-
-    source, task = options.transcribe.language, options.transcribe.task
-    model_translator, translate_options = None, None
-    if target is not None:
-        if task == "translate":
-            source = "en"
-        elif not transcriber.capabilities.multilingual:
-            source = transcriber.capabilities.languages[0]
-        if source is None:
-            raise OptionError(
-                "--translate-to needs --language, which decides the translation model"
-            )
-        model_translator = pool.translator(translation_model, source, target)
-        translate_options = TranslateOptions(
-            target=target if model_translator.target_codes else None,
-            priority=Priority.LIVE_TRANSLATION,
-        )
-    channels = [
-        SpeechChannel(
-            LiveTranscriber(transcriber, options),
-            None
-            if model_translator is None
-            else LiveTranslator(model_translator, translate_options),
-            speaker,
-        )
-        for speaker in speakers or ("",)
-    ]
-    return LiveSession(*channels)
 
 
 def _view(

@@ -165,8 +165,9 @@ def as_content(event: SessionEvent | UpdateDecoded) -> dict[str, Any]:
         content = as_content(event.event)
         return {"type": content.pop("type"), "speaker": event.speaker, **content}
     content = {"type": _TYPES[type(event)], **_rounded(asdict(event))}
-    if not content.get("doubts", True):
-        del content["doubts"]
+    for name in ("doubts", "language"):
+        if not content.get(name, True):
+            del content[name]
     return content
 
 

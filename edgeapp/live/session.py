@@ -22,7 +22,7 @@ from edgeapp.live.events import (
 from edgeapp.live.sources import LiveSource, Notice
 from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.live.timeline import LONG_GAP_S
-from pipelines import SAMPLE_RATE, DeviceLost, EdgeError, LiveEvent, Samples, UpdateDecoded
+from pipelines import SAMPLE_RATE, DeviceLost, EdgeError, Samples, UpdateDecoded
 
 __all__ = ["LiveSession"]
 
@@ -143,7 +143,10 @@ class LiveSession:
         first, *others = self._channels
         fed = [threads.submit(c.feed, part) for c, part in zip(others, parts[1:], strict=True)]
         own = partial(first.feed, parts[0])
-        pending: list[Callable[[], list[LiveEvent]]] = [own, *(each.result for each in fed)]
+        pending: list[Callable[[], list[SpeechEvent | UpdateDecoded]]] = [
+            own,
+            *(each.result for each in fed),
+        ]
         failure: BaseException | None = None
         for channel, events_of in zip(self._channels, pending, strict=True):
             try:

@@ -12,16 +12,21 @@ from edgeapp.live.events import (
     TranslationPartial,
     WarningRaised,
 )
+from edgeapp.live.pair_translators import PairTranslators, missing_pair_message
 from edgeapp.subtitles.formats import Cue
 from pipelines import (
+    LANGUAGES,
     SAMPLE_RATE,
     CommittedText,
+    EdgeError,
     LiveEvent,
     LiveTranscriber,
     LiveTranslator,
+    OtherLanguage,
     PartialText,
     Samples,
     SpeechEnded,
+    UpdateDecoded,
 )
 
 __all__ = ["SpeechChannel"]
@@ -32,8 +37,9 @@ class SpeechChannel:
 
     Args:
         recognizer: of this channel only.
-        translator: of this channel only; None: no translation.
+        translator: of this channel only; None: no translation, unless there are `pairs`.
         speaker: the name of who is heard on it; "" if the session has one channel.
+        pairs: translators of the languages that are detected, which channels may share.
 
     Attributes:
         recognizer: see above.
@@ -45,26 +51,34 @@ class SpeechChannel:
         recognizer: LiveTranscriber,
         translator: LiveTranslator | None = None,
         speaker: str = "",
+        pairs: PairTranslators | None = None,
     ) -> None:
         self.recognizer, self.speaker = recognizer, speaker
+        self._pairs = pairs
+        self._language: str | None = None  # that was detected, of the translator
         self._translator = translator
+        # By language, of those that were detected; None: there is none.
+        self._translators: dict[str, LiveTranslator | None] = {}
+        self._warnings: deque[str] = deque()
         self._samples = 0  # fed to recognition
-        self._sentences: deque[str] = deque()  # complete, not translated yet
+        self._said: deque[CommittedText | SpeechEnded] = deque()  # no translator has it yet
+        # Complete, not translated yet; each with its translator.
+        self._sentences: deque[tuple[str, LiveTranslator]] = deque()
         # Committed text that belongs to no translated sentence yet.
         self._untimed: deque[Cue] = deque()
-        self._partial_text = ""
+        self._partial = PartialText("")
         self._translated_partial = ""  # source of the latest TranslationPartial
 
-    def feed(self, audio: Samples) -> list[LiveEvent]:
+    def feed(self, audio: Samples) -> list[SpeechEvent | UpdateDecoded]:
         """Recognize audio [n]."""
         self._samples += len(audio)
         return self._noted(self.recognizer.feed(audio))
 
-    def finish(self) -> list[LiveEvent]:
+    def finish(self) -> list[SpeechEvent | UpdateDecoded]:
         """End the audio, and commit all text."""
         return self._noted(self.recognizer.finish())
 
-    def skip(self, samples: int) -> list[LiveEvent]:
+    def skip(self, samples: int) -> list[SpeechEvent | UpdateDecoded]:
         """End what is being said, and commit all text; the next audio follows after a gap."""
         self._samples += samples
         return self._noted(self.recognizer.skip(samples))
@@ -76,39 +90,86 @@ class SpeechChannel:
             is_behind: whether recognition needs the time; the rest is translated later.
             ended: the audio has ended; only complete sentences are translated.
         """
-        if self._translator is None:
-            return
+        self._pass_on(wait=ended)
+        while self._warnings:
+            yield WarningRaised(self._warnings.popleft())
         while self._sentences and not is_behind():
-            sentence = self._sentences.popleft()
-            translation = self._translator.final(sentence)
+            sentence, translator = self._sentences.popleft()
+            translation = translator.final(sentence)
             for warning in translation.warnings:
                 yield WarningRaised(warning)
             start, end = self._pop_times(sentence)
             doubts = doubtful_words(translation.text, translation.words)
             yield TranslationFinal(translation.text, start, end, sentence, doubts)
             self._translated_partial = ""
-        if ended or self._sentences or is_behind():
+        if ended or self._sentences or self._said or is_behind() or self._translator is None:
             return
-        running = (self._translator.running + self._partial_text).strip()
+        if self._pairs is not None and self._partial.language != self._language:
+            return
+        running = (self._translator.running + self._partial.text).strip()
         if running and running != self._translated_partial:
             self._translated_partial = running
-            partial = self._translator.partial(self._partial_text)
+            partial = self._translator.partial(self._partial.text)
             if partial is not None:
                 yield TranslationPartial(partial.text)
 
-    def _noted(self, events: list[LiveEvent]) -> list[LiveEvent]:
+    def _noted(self, events: list[LiveEvent]) -> list[SpeechEvent | UpdateDecoded]:
         """The events, of which translation has taken note."""
+        noted: list[SpeechEvent | UpdateDecoded] = []
         for event in events:
+            if isinstance(event, OtherLanguage):
+                noted.append(WarningRaised(_other_language_message(event)))
+                continue
+            noted.append(event)
             if isinstance(event, PartialText):
-                self._partial_text = event.text
+                self._partial = event
+                if self._pairs is not None and event.language is not None:
+                    self._pairs.prepare(event.language)
+            elif isinstance(event, CommittedText | SpeechEnded):
+                self._said.append(event)
+        return noted
+
+    def _pass_on(self, *, wait: bool) -> None:
+        """Pass what was said on to the translator of its language.
+
+        Args:
+            wait: until the translator is opened; without it, what was said waits.
+        """
+        while self._said:
+            said = self._said[0]
+            if isinstance(said, CommittedText) and not self._turn_to(said.language, wait=wait):
+                return
+            self._said.popleft()
             if self._translator is None:
                 continue
-            if isinstance(event, CommittedText):
-                self._untimed.append(Cue(event.start, event.end, event.text))
-                self._sentences.extend(self._translator.add(event.text))
-            elif isinstance(event, SpeechEnded):
-                self._sentences.extend(self._translator.finish())
-        return events
+            if isinstance(said, CommittedText):
+                self._untimed.append(Cue(said.start, said.end, said.text))
+                self._add(self._translator.add(said.text))
+            else:
+                self._add(self._translator.finish())
+
+    def _turn_to(self, language: str | None, *, wait: bool) -> bool:
+        """Use the translator of a language; False: it is not opened yet."""
+        if self._pairs is None or language is None or language == self._language:
+            return True
+        if language not in self._translators:
+            try:
+                found = self._pairs.find(language, wait=wait)
+                if found is None:
+                    return False
+            except EdgeError as error:
+                found = None
+                self._warnings.append(missing_pair_message(error, language))
+            self._translators[language] = found
+        if self._translator is not None:
+            self._add(self._translator.finish())
+        self._language, self._translator = language, self._translators[language]
+        return True
+
+    def _add(self, sentences: list[str]) -> None:
+        """Let complete sentences wait for their translation."""
+        assert self._translator is not None
+        self._sentences.extend((sentence, self._translator) for sentence in sentences)
 
     def _pop_times(self, sentence: str) -> tuple[float, float]:
         """Start and end of a sentence (s), from the committed texts that it consists of.
@@ -132,6 +193,13 @@ class SpeechChannel:
 
     def end_translation(self) -> None:
         """Translate nothing more."""
-        self._translator = None
+        self._translator = self._pairs = None
+        self._said.clear()
         self._sentences.clear()
         self._untimed.clear()
+
+
+def _other_language_message(event: OtherLanguage) -> str:
+    """What to say of speech that is not in a language that was given."""
+    heard, *given = (LANGUAGES[code].title() for code in (event.language, *event.expected))
+    return f"this sounds like {heard}, but is written as {' or '.join(given)}, which was given"

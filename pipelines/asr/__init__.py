@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pipelines.asr.live.events import (
         CommittedText,
         LiveEvent,
+        OtherLanguage,
         PartialText,
         SpeechEnded,
         SpeechStarted,
@@ -63,6 +64,7 @@ _HOMES = {
     "LiveOptions": "live.options",
     "LiveTranscriber": "live.transcriber",
     "LoudAudio": "audio.arrays",
+    "OtherLanguage": "live.events",
     "PartialText": "live.events",
     "RecordingChunk": "recording_chunks",
     "Retract": "results",
@@ -103,6 +105,7 @@ __all__ = [
     "LiveOptions",
     "LiveTranscriber",
     "LoudAudio",
+    "OtherLanguage",
     "PartialText",
     "RecordingChunk",
     "Retract",

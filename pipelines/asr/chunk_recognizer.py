@@ -217,9 +217,9 @@ class ChunkRecognizer:
         """What the encoder takes of a live buffer: all of it, without padding to `window_s`."""
         return self._features(samples)
 
-    def top_language(self, encoded: EncodedSource) -> str:
+    def language_probs(self, encoded: EncodedSource) -> dict[str, float]:
         """The model's language."""
-        return self.capabilities.languages[0]
+        return {self.capabilities.languages[0]: 1.0}
 
     def window_decoder(self, language: str, options: TranscribeOptions) -> PlainDecoder:
         """The decoder of live buffers. Raises UnsupportedTask as `tokenizer`."""

@@ -328,9 +328,9 @@ class Transcriber:
         """
         return self._loaded.live_source(samples, window_s)
 
-    def top_language(self, encoded: EncodedSource) -> str:
-        """The code of the most probable language of an encoded window."""
-        return self._loaded.top_language(encoded)
+    def language_probs(self, encoded: EncodedSource) -> dict[str, float]:
+        """Return the probability of each language in an encoded window, most probable first."""
+        return self._loaded.language_probs(encoded)
 
     def window_decoder(
         self, language: str, options: TranscribeOptions

@@ -83,6 +83,7 @@ class _Tokenizer:
 
 class _Capabilities:
     multilingual = False
+    languages: tuple[str, ...] = ("en",)
 
     def check(self, options: object) -> None:
         pass
@@ -122,8 +123,8 @@ class ToneTranscriber:
 
         return FileFeatures(samples, 80, round(window_s * 100)).window(0)[0]
 
-    def top_language(self, encoded: object) -> str:
-        return "en"
+    def language_probs(self, encoded: object) -> dict[str, float]:
+        return {"en": 1.0}
 
     def window_decoder(self, language: str, options: object) -> ToneTranscriber:
         return self

@@ -375,6 +375,9 @@ def test_what_cannot_be_is_said_before_anything_is_loaded(
         (["--min-chunk", "0"], "min_chunk"),
         (["--language", "fr", "--translate-to", "de"], "demo recognizes only English, not French"),
         (["--language", "fr"], "demo recognizes only English, not French"),
+        (["--languages", "en,fr"], "demo recognizes only English, not French"),
+        (["--languages", "en,xx"], "unknown language 'xx'"),
+        (["--languages", "en,de", "-l", "en"], "language and languages exclude each other"),
         (["-o", "."], "a live output ends with"),
     ):
         done = edgeapp_here("live", "-m", "demo", "--from-file", talk, *wrong)

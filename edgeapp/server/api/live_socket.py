@@ -35,7 +35,10 @@ from pipelines import EdgeError, language_code
 __all__ = ["LiveSocket"]
 
 _TEXTS = ("prompt", "hotwords")
-_OPTIONS = ("rate", "language", "model", "translate_to", *_TEXTS, "speakers", "session", "after")
+_OPTIONS = (
+    "rate", "language", "languages", "model", "translate_to", *_TEXTS, "speakers", "session",
+    "after",
+)  # fmt: skip
 _MAX_TEXT = 2_000  # characters: more than a prompt has room for
 _DEFAULT_RATE = 16_000  # Hz
 _MAX_AHEAD_S = 20.0  # of audio that waits for the model; then the client's bytes are not read
@@ -276,13 +279,21 @@ def _choice(options: dict[str, str]) -> ModelChoice:
     codes = {}
     for name in ("language", "translate_to"):
         codes[name] = language_code(options[name]) if options.get(name) else None
+    named = options.get("languages")
+    languages = tuple(map(language_code, named.split(","))) if named else ()
+    if languages and codes["language"]:
+        raise ApiError(400, "'language' and 'languages' exclude each other")
     texts = {name: options.get(name) or None for name in _TEXTS}
     for name, text in texts.items():
         if text is not None and len(text) > _MAX_TEXT:
             raise ApiError(400, f"{name!r} has {len(text)} characters; {_MAX_TEXT:,} may be sent")
     model = installed_model(options.get("model") or DEFAULT_MODEL, "asr")
     return ModelChoice(
-        None if model is None else model.name, codes["language"], codes["translate_to"], **texts
+        None if model is None else model.name,
+        codes["language"],
+        codes["translate_to"],
+        languages=languages,
+        **texts,
     )
 
 

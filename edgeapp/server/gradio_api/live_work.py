@@ -64,7 +64,7 @@ class LiveWork:
             return
         live = make_live_setup(self.pool, self.choice)
         encoder = EventEncoder(lambda: live.session.language)
-        with self.pool.using(*live.models):
+        with live.using(self.pool):
             events = live.session.run(FileSource(samples, self.speed))
             assert isinstance(events, Generator)  # so that it can be closed
             with closing(events):

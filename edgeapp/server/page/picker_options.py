@@ -143,6 +143,7 @@ class ModelChoice:
         translation_model: The name of a translator.
         prompt: Of live captions: text before what is said, with names and in its style.
         hotwords: Of live captions: names and terms to prefer.
+        languages: The codes of the languages that may be spoken live, instead of `language`.
     """
 
     model: str | None = None
@@ -151,6 +152,7 @@ class ModelChoice:
     translation_model: str | None = None
     prompt: str | None = None
     hotwords: str | None = None
+    languages: tuple[str, ...] = ()
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> ModelChoice:
@@ -159,7 +161,7 @@ class ModelChoice:
         Raises:
             OptionError: A field is not a short string.
         """
-        values = {}
+        values: dict[str, Any] = {}
         for name in ("model", "language", "target", "translation_model"):
             value = message.get(name) or None
             if value is not None and (

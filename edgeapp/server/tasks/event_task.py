@@ -66,7 +66,7 @@ class EventTask:
 
         live = make_live_setup(self._pool, self._choice, self._speakers)
         encoder = EventEncoder(lambda: live.session.language)
-        with self._pool.using(*live.models):
+        with live.using(self._pool):
             events = live.session.run(self.source)
             assert isinstance(events, Generator)  # so that it can be closed
             with closing(events):

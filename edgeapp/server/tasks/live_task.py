@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,16 +14,16 @@ from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines, line_message
 from edgeapp.subtitles.formats import Cue
-from pipelines import OptionError
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
     from edgeapp.live.events import SessionEvent
+    from edgeapp.live.pair_translators import PairTranslators
     from edgeapp.live.session import LiveSession
     from edgeapp.model_pool import ModelPool
     from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Message, Send
-    from pipelines import Transcriber, TranslateOptions, Translator
+    from pipelines import Transcriber, Translator
 
 __all__ = ["Audience", "LiveSetup", "LiveTask", "make_live_setup"]
 
@@ -70,12 +70,24 @@ class LiveSetup:
         model_name: The name of its recognizer.
         language: The code of the spoken language, None while it is unknown.
         models: The models that it uses.
+        pairs: The translators of languages that are detected.
     """
 
     session: LiveSession
     model_name: str
     language: str | None
     models: Sequence[Transcriber | Translator]
+    pairs: PairTranslators | None = None
+
+    @contextmanager
+    def using(self, pool: ModelPool) -> Iterator[None]:
+        """A context in which its models cannot be unloaded."""
+        with pool.using(*self.models):
+            try:
+                yield
+            finally:
+                if self.pairs is not None:
+                    self.pairs.close()
 
 
 def make_live_setup(
@@ -89,47 +101,26 @@ def make_live_setup(
         speakers: The names of those who are heard on a channel each; none: one channel.
 
     Raises:
-        ModelError: A model is not installed, or is for another task.
-        OptionError: A target language without a source language.
+        ModelError: A model is not installed, or is for another task, or lacks a language.
+        OptionError: A language is unknown.
     """
-    from edgeapp.live.session import LiveSession
-    from edgeapp.live.speech_channel import SpeechChannel
-    from edgeapp.priorities import Priority
-    from pipelines import (
-        LiveOptions,
-        LiveTranscriber,
-        LiveTranslator,
-        TranscribeOptions,
-        TranslateOptions,
-    )
+    from edgeapp.live.setup import choosing_language, make_session
+    from pipelines import LiveOptions, TranscribeOptions
 
-    recognizer = pool.transcriber(choice.model, choice.language)
-    abilities = recognizer.capabilities
-    language = choice.language if abilities.multilingual else abilities.languages[0]
-    translator: Translator | None = None
-    options: TranslateOptions | None = None
-    models: list[Transcriber | Translator] = [recognizer]
-    if choice.target is not None:
-        if language is None:
-            raise OptionError("choose the spoken language: the translation model is selected by it")
-        translator = pool.translator(choice.translation_model, language, choice.target)
-        target = choice.target if translator.target_codes else None
-        options = TranslateOptions(target=target, priority=Priority.LIVE_TRANSLATION)
-        models.append(translator)
-    live_options = LiveOptions(
+    options = LiveOptions(
         transcribe=TranscribeOptions(
             language=choice.language, initial_prompt=choice.prompt, hotwords=choice.hotwords
-        )
+        ),
+        languages=choice.languages,
     )
-    channels = [
-        SpeechChannel(
-            LiveTranscriber(recognizer, live_options),
-            None if translator is None else LiveTranslator(translator, options),
-            speaker,
-        )
-        for speaker in speakers or ("",)
-    ]
-    return LiveSetup(LiveSession(*channels), pool.name_of(recognizer), language, models)
+    recognizer = pool.transcriber(choice.model, choosing_language(options))
+    made = make_session(
+        pool, recognizer, options, choice.target, choice.translation_model, speakers
+    )
+    models: list[Transcriber | Translator] = [recognizer]
+    models += [] if made.translator is None else [made.translator]
+    name = pool.name_of(recognizer)
+    return LiveSetup(made.session, name, made.language, models, made.pairs)
 
 
 class LiveTask:
@@ -189,7 +180,7 @@ class LiveTask:
         lines = self._lines
         live = make_live_setup(self._pool, self._choice, self._speakers)
         with (
-            self._pool.using(*live.models),
+            live.using(self._pool),
             self._history.recording(
                 "live",
                 language=live.language,

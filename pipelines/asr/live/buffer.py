@@ -37,6 +37,7 @@ class LiveBuffer:
         decoded_samples: samples of the buffer that the latest update decoded; 0 if none did yet.
         rejected: the latest update was repetitive, so `hypothesis` is from an earlier one.
         due_samples: samples that the update now due is to decode; None: none is due.
+        waits: the latest update decoded nothing, because the language is not known yet.
     """
 
     offset: int
@@ -48,6 +49,7 @@ class LiveBuffer:
     decoded_samples: int = 0
     rejected: bool = False
     due_samples: int | None = None
+    waits: bool = False
 
     @property
     def decoded_s(self) -> float:

@@ -11,6 +11,7 @@ __all__ = [
     "CommittedText",
     "UpdateDecoded",
     "LiveEvent",
+    "OtherLanguage",
     "PartialText",
     "SpeechEnded",
     "SpeechStarted",
@@ -33,9 +34,15 @@ class SpeechEnded:
 
 @dataclass(frozen=True)
 class PartialText:
-    """The text after the committed text, complete; it replaces the previous one and may change."""
+    """The text after the committed text, complete; it replaces the previous one and may change.
+
+    Attributes:
+        text: the text.
+        language: the code of its language; None before it is known.
+    """
 
     text: str
+    language: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,29 @@ class CommittedText:
         start: time of its first word.
         end: time of its last word.
         words: its words, with their times and probabilities.
+        language: the code of its language.
     """
 
     text: str
     start: float
     end: float
     words: tuple[Word, ...] = ()
+    language: str | None = None
+
+
+@dataclass(frozen=True)
+class OtherLanguage:
+    """For ten seconds of speech, another language was heard than the given ones.
+
+    The text goes on in the given language.
+
+    Attributes:
+        language: the code of the language that was heard.
+        expected: the codes of those that were given.
+    """
+
+    language: str
+    expected: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -72,4 +96,6 @@ class UpdateDecoded:
     accepted: int
 
 
-LiveEvent: TypeAlias = SpeechStarted | SpeechEnded | PartialText | CommittedText | UpdateDecoded
+LiveEvent: TypeAlias = (
+    SpeechStarted | SpeechEnded | PartialText | CommittedText | OtherLanguage | UpdateDecoded
+)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pipelines.asr.audio.vad import VadOptions
 from pipelines.asr.options import TranscribeOptions
 from pipelines.errors import OptionError
+from pipelines.languages import language_code
 
 __all__ = ["LiveOptions", "Policy"]
 
@@ -32,6 +33,9 @@ class LiveOptions:
     Attributes:
         transcribe: language, task, prompt and thresholds, as for recordings. Live text is greedy:
             options of other searches, of `prefix` and of `forced_phrases` are refused.
+        languages: codes ("de") or English names of the languages that may be spoken; each
+            utterance is in one of them. Empty: any language of the model, or transcribe.language.
+            A single one becomes transcribe.language.
         vad: voice activity detection. The default pre-roll is long, for quiet microphones.
         min_chunk_s: new audio from one update to the next (s).
         policy: "agreement" commits the words on which two successive updates agree
@@ -57,6 +61,7 @@ class LiveOptions:
     """
 
     transcribe: TranscribeOptions = field(default_factory=TranscribeOptions)
+    languages: tuple[str, ...] = ()
     vad: VadOptions = field(default_factory=lambda: VadOptions(pre_roll_s=0.5))
     min_chunk_s: float = 0.5
     policy: Policy = "agreement"
@@ -67,6 +72,15 @@ class LiveOptions:
     priority: int = 0
 
     def __post_init__(self) -> None:
+        codes = tuple(dict.fromkeys(map(language_code, self.languages)))
+        if codes and self.transcribe.language is not None:
+            raise OptionError(
+                "language and languages exclude each other: give one language, or those of which "
+                "each utterance is in one"
+            )
+        if len(codes) == 1:
+            object.__setattr__(self, "transcribe", replace(self.transcribe, language=codes[0]))
+        object.__setattr__(self, "languages", codes if len(codes) > 1 else ())
         for name, usual in _UNUSED.items():
             if getattr(self.transcribe, name) != usual:
                 raise OptionError(

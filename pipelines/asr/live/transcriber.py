@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from pipelines.asr.live.buffer import WORD_TRAIL_S, LiveBuffer
 from pipelines.asr.live.events import (
     CommittedText,
     LiveEvent,
+    OtherLanguage,
     PartialText,
     SpeechEnded,
     SpeechStarted,
@@ -29,11 +31,13 @@ from pipelines.asr.live.hypothesis import Word as HypothesisWord
 from pipelines.asr.live.hypothesis import split_words
 from pipelines.asr.live.local_agreement import agreed_word_count
 from pipelines.asr.live.options import LiveOptions
+from pipelines.asr.live.spoken_language import SpokenLanguage
 from pipelines.asr.plain_decoder import PlainDecoder
 from pipelines.asr.results import Word
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import WindowDecoder
 from pipelines.engine import EncodedSource
+from pipelines.languages import system_language
 
 __all__ = ["LiveOptions", "LiveTranscriber"]
 
@@ -66,6 +70,8 @@ class LiveTranscriber:
         self._transcriber = transcriber
         self._tokenizer = transcriber.tokenizer  # which models without live captions lack
         transcriber.check(self._options.transcribe)
+        for code in self._options.languages:
+            transcriber.check(replace(self._options.transcribe, language=code))
         self._vad = vad or VoiceActivity(self._options.vad)
         self._window_s = transcriber.window_s
         self._min_chunk = round(self._options.min_chunk_s * SAMPLE_RATE)  # samples
@@ -74,7 +80,13 @@ class LiveTranscriber:
         prompt = self._options.transcribe.initial_prompt
         self._prompt = self._tokenizer.encode(" " + prompt.strip()) if prompt else []
         self._context: list[int] = []  # last committed text tokens
-        self._language = self._options.transcribe.language
+        known = transcriber.capabilities.languages
+        self._spoken = SpokenLanguage(
+            self._options.transcribe.language or (known[0] if len(known) == 1 else None),
+            self._options.languages,
+            [code for code in ("en", system_language()) if code in known],
+        )
+        self._utterance_start = 0  # position in the stream, pre-roll included
         self._decoders: dict[str, WindowDecoder | PlainDecoder] = {}  # by language
         self._buffer: LiveBuffer | None = None  # None between utterances
         self._partial_text = ""  # of the latest PartialText
@@ -89,8 +101,8 @@ class LiveTranscriber:
 
     @property
     def language(self) -> str | None:
-        """The given language, or the one detected in the latest utterance."""
-        return self._language
+        """The code of the given language, or of the one detected in the latest utterance."""
+        return self._spoken.language
 
     def feed(self, samples: Samples) -> list[LiveEvent]:
         """Add audio and return the events that it causes.
@@ -131,6 +143,8 @@ class LiveTranscriber:
             if isinstance(event, SpeechStart):
                 start = self._stream_offset + event.sample
                 self._buffer = LiveBuffer(start)
+                self._utterance_start = start
+                self._spoken.begin()
                 events.append(SpeechStarted(start / SAMPLE_RATE))
                 continue
             assert self._buffer is not None, "speech starts before it continues or ends"
@@ -181,8 +195,9 @@ class LiveTranscriber:
 
     def _decode_rest(self, buffer: LiveBuffer) -> list[LiveEvent]:
         """Decode all of the buffer, unless the latest update did."""
-        stale = buffer.decoded_samples != len(buffer.samples)  # also after split() cut audio off
-        return self._decode(buffer, len(buffer.samples)) if stale else []
+        # Also after split() cut audio off, and where the language was not known before.
+        stale = buffer.waits or buffer.decoded_samples != len(buffer.samples)
+        return self._decode(buffer, len(buffer.samples), ended=True) if stale else []
 
     def _update(self) -> list[LiveEvent]:
         """Decode and commit by the policy, if an update is due."""
@@ -192,7 +207,7 @@ class LiveTranscriber:
         previous = split_words(buffer.hypothesis, self._tokenizer)
         events = self._decode(buffer, buffer.due_samples)
         current = split_words(buffer.hypothesis, self._tokenizer)
-        if buffer.rejected:
+        if buffer.rejected or not self._spoken.is_sure:
             count = 0
         elif self._options.policy == "agreement":
             count = agreed_word_count(previous, current)
@@ -205,11 +220,26 @@ class LiveTranscriber:
         self._trim(buffer)
         return events
 
-    def _decode(self, buffer: LiveBuffer, samples: int) -> list[LiveEvent]:
-        """Decode the buffer's first `samples` samples, with its committed tokens as the prefix."""
+    def _decode(self, buffer: LiveBuffer, samples: int, *, ended: bool = False) -> list[LiveEvent]:
+        """Decode the buffer's first `samples` samples, with its committed tokens as the prefix.
+
+        Nothing is decoded while the language is not known, unless the buffer has `ended`.
+        """
         buffer.decoded_samples, buffer.due_samples = samples, None
-        encoded = self._encode(buffer.samples[:samples])
-        decoder = self._decoder(encoded)
+        speech_s = self._speech_s(buffer.offset + samples)
+        buffer.waits = not ended and self._spoken.waits(speech_s)
+        if buffer.waits:
+            return []
+        encoded, before = self._encode(buffer.samples[:samples]), self._spoken.language
+        language = self._spoken.hear(
+            speech_s, lambda: self._transcriber.language_probs(encoded), ended=ended
+        )
+        if language is None:
+            buffer.waits = True
+            return []
+        if language != before and not buffer.committed:
+            buffer.set_hypothesis((), (), ())
+        decoder = self._decoder(language)
         draft = tuple(buffer.hypothesis if self._options.drafts else ())
         result = decoder.redecode(
             encoded,
@@ -229,9 +259,17 @@ class LiveTranscriber:
             )
         elif not buffer.rejected:
             buffer.set_hypothesis(result.window.tokens, result.times, result.probabilities)
-        return [
-            UpdateDecoded(buffer.decoded_s, len(result.window.tokens), len(draft), result.accepted)
-        ]
+        update = UpdateDecoded(
+            buffer.decoded_s, len(result.window.tokens), len(draft), result.accepted
+        )
+        doubt = self._spoken.take_doubt()
+        return [update] if doubt is None else [update, OtherLanguage(doubt, self._spoken.expected)]
+
+    def _speech_s(self, position: int) -> float:
+        """Seconds of the utterance's speech before a position in the stream."""
+        end = min(position, self._stream_offset + self._vad.speech_end)
+        pre_roll_s = self._options.vad.pre_roll_s
+        return max(0.0, (end - self._utterance_start) / SAMPLE_RATE - pre_roll_s)
 
     def _encode(self, samples: Samples) -> EncodedSource:
         seconds = self._window_s
@@ -241,16 +279,12 @@ class LiveTranscriber:
             seconds = min(seconds, max(needed, self._least_s))
         return self._transcriber.encode([self._transcriber.live_source(samples, seconds)])[0]
 
-    def _decoder(self, encoded: EncodedSource) -> WindowDecoder | PlainDecoder:
-        """The decoder of the language, which is detected anew unless one was given."""
-        if self._options.transcribe.language is None:
-            self._language = self._transcriber.top_language(encoded)
-        assert self._language is not None
-        if self._language not in self._decoders:
-            self._decoders[self._language] = self._transcriber.window_decoder(
-                self._language, self._options.transcribe
+    def _decoder(self, language: str) -> WindowDecoder | PlainDecoder:
+        if language not in self._decoders:
+            self._decoders[language] = self._transcriber.window_decoder(
+                language, self._options.transcribe
             )
-        return self._decoders[self._language]
+        return self._decoders[language]
 
     def _commit(self, buffer: LiveBuffer, count: int, *, final: bool = False) -> list[LiveEvent]:
         """Commit the first `count` words of the hypothesis.
@@ -271,12 +305,12 @@ class LiveTranscriber:
             end = buffer.decoded_s if final else min(buffer.decoded_s, times[-1] + WORD_TRAIL_S)
             self._committed_until_s = max(start, offset_s + end)
             timed = self._timed_words(buffer, [word for word in words if word.stop > old], start)
-            events.append(CommittedText(text, start, self._committed_until_s, timed))
+            events.append(CommittedText(text, start, self._committed_until_s, timed, self.language))
             buffer.committed = buffer.hypothesis[:stop]
         partial = "" if final else self._tokenizer.text(buffer.hypothesis[len(buffer.committed) :])
         if partial != self._partial_text or (events and partial):
             self._partial_text = partial
-            events.append(PartialText(partial))
+            events.append(PartialText(partial, self.language))
         if final:
             self._extend_context(buffer.committed)
         return events

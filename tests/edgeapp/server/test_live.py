@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -245,7 +245,7 @@ def test_committed_text_is_stored_when_the_tab_is_closed(
     def context(*arguments: object, **options: object) -> Iterator[Any]:
         yield SimpleNamespace(add=kept.append)
 
-    setup = SimpleNamespace(models=(), language="en", model_name="demo", session=Session())
+    setup = LiveSetup(cast(LiveSession, Session()), "demo", "en", ())
     monkeypatch.setattr(
         "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
@@ -289,7 +289,7 @@ def test_captions_do_not_wait_for_the_history(
     def using(*models: object) -> Iterator[None]:
         yield
 
-    setup = SimpleNamespace(models=(), language="en", model_name="demo", session=Session())
+    setup = LiveSetup(cast(LiveSession, Session()), "demo", "en", ())
     monkeypatch.setattr(
         "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
@@ -328,7 +328,7 @@ def test_what_is_shown_as_final_is_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_
     def using(*models: object) -> Iterator[None]:
         yield
 
-    setup = SimpleNamespace(models=(), language="en", model_name="demo", session=Session())
+    setup = LiveSetup(cast(LiveSession, Session()), "demo", "en", ())
     module = "edgeapp.server.tasks.live_task"
     monkeypatch.setattr(f"{module}.make_live_setup", lambda pool, choice, speakers: setup)
     monkeypatch.setattr(f"{module}._WRITE_S", 60)
