@@ -19,7 +19,8 @@ SAMPLE_BYTES = 1 << 16
 """Size of the sample that tells an encoding; more does not change the answer."""
 
 _WESTERN = "cp1252"  # of languages that are not listed below
-_CYRILLIC = ("cp1251", "koi8_u", "cp866", "iso8859_5", "mac_cyrillic")  # koi8_u extends KOI8-R
+# koi8_u extends KOI8-R, cp1125 is cp866 with the letters of Ukrainian.
+_CYRILLIC = ("cp1251", "koi8_u", "cp866", "cp1125", "iso8859_5", "mac_cyrillic")
 _CENTRAL = ("cp1250", "iso8859_2")
 _BALTIC = ("cp1257",)
 _BY_LANGUAGE: dict[str, tuple[str, ...]] = {
@@ -28,7 +29,7 @@ _BY_LANGUAGE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("et", "lt", "lv"), _BALTIC),
     **dict.fromkeys(("ar", "fa", "ur"), ("cp1256", "iso8859_6")),
     "el": ("cp1253", "iso8859_7"),
-    "he": ("cp1255",),
+    "he": ("cp1255", "cp862"),
     "ja": ("cp932", "euc_jp"),
     "ko": ("cp949",),
     "th": ("cp874",),
@@ -60,6 +61,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 # Between two letters these are usual; another sign there was a letter before it was decoded.
 _IN_WORDS = set("’‘·…–—\xa0\xad")
 _SIGN_IN_WORD = re.compile(r"(?<=[^\W\d_])[^\w\s\x00-\x7f](?=[^\W\d_])")
+_FRACTION_IN_WORD = re.compile(r"(?<=[^\W\d_])[¼½¾](?=[^\W\d_])")  # Œ, œ and Ÿ in ISO 8859-15
 _COHERENT, _AHEAD = 0.2, 0.15  # coherence of charset-normalizer, from 0 to 1
 _LIKELY, _UNLIKELY = 0.9, 0.01  # of the languages of an encoding, together
 _THORN, _WITH_THORN = re.compile("[ðþýÐÞÝ]"), ("is", "fo")
@@ -88,7 +90,10 @@ def guess_encoding(sample: bytes, language: str | None) -> str | None:
     # Latin letters that ASCII lacks stand alone or in pairs.
     if 2 * sum(map(len, runs)) <= sum(map(len, high)):
         codec = _best(sample, *_of_latin_letters(sample, language))
-        return None if codec == _WESTERN and _only_looks_western(sample, language) else codec
+        if codec == _WESTERN and _only_looks_western(sample, language):
+            return None
+        latin_9 = codec == _WESTERN and _FRACTION_IN_WORD.search(sample.decode(codec, "ignore"))
+        return "iso8859_15" if latin_9 else codec
     own = [codec for codec in _encodings(language) if codec not in _LATIN]
     likely = _coherent(sample)
     return _best(sample, [codec for codec in likely if codec in own] or likely or own, language)

@@ -42,6 +42,8 @@ _MARKS = (  # that of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _JAPANESE = (b"\x1b$B", b"\x1b$@")  # begin the characters of ISO-2022-JP, which has no high bytes
+_CONTROLS = bytes([*range(9), *range(14, 27)])
+_MOST_PAGES = 5  # of 256 characters each, in the first bytes of a text in UTF-16 without a mark
 _CHUNK_BYTES = 1 << 20
 _DECLARED_WITHIN = 1024  # bytes, by the HTML standard
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -147,20 +149,30 @@ def _known(label: str) -> TextEncoding | None:
 def stated_encoding(head: bytes) -> TextEncoding | None:
     """Return the encoding that the first bytes of a file say it has, or None.
 
-    They say it by a byte order mark, by every second byte being zero, as in UTF-16 without a mark,
-    or by the escape sequences of ISO-2022-JP.
+    They say it by a byte order mark, by every second byte being a control character, as in UTF-16
+    without a mark, or by the escape sequences of ISO-2022-JP.
     """
     for mark, codec in _MARKS:
         if head.startswith(mark):
             return TextEncoding(codec, mark)
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    zeros = max(even, odd)
-    # Less than four characters say too little: a zero byte may be one of UTF-8.
-    if zeros >= 4 and 2 * zeros > len(head[1::2]) and min(even, odd) * 20 < zeros:
-        return TextEncoding("utf-16-le" if odd > even else "utf-16-be")
+    lower, upper = head[0::2], head[1::2]
+    codec = "utf-16-le"
+    if _controls(lower) > _controls(upper):
+        lower, upper, codec = upper, lower, "utf-16-be"
+    # Less than four characters say too little: a zero byte may be one of UTF-8. The letters of a
+    # script share their upper byte, which is 0 in ASCII, 4 in Cyrillic, 14 in Thai.
+    found = _controls(upper)
+    alphabetic = 2 * found > len(upper) or len(set(upper)) <= _MOST_PAGES
+    if found >= 4 and alphabetic and lower.count(0) * 20 < found:
+        return TextEncoding(codec)
     if any(escape in head for escape in _JAPANESE):
         return TextEncoding("iso2022_jp")
     return None
+
+
+def _controls(characters: bytes) -> int:
+    """Return the number of control characters that are not in texts."""
+    return len(characters) - len(characters.translate(None, _CONTROLS))
 
 
 def _declared_encoding(head: bytes, name: str) -> TextEncoding | None:

@@ -81,6 +81,11 @@ _CZECH = (
 _CHINESE = "孩子们每周都去学校读书。昨天我们去北京看望我们的奶奶。她一个人住在一所大房子里。\n"
 _TRADITIONAL = "孩子們每週都去學校讀書。昨天我們去北京看望我們的奶奶。她一個人住在一所大房子裡。\n"
 _JAPANESE = "子供たちは毎週学校に行って本を読みます。昨日、祖母に会いに東京へ行きました。\n"
+_THAI = "เด็กๆ ไปโรงเรียนทุกสัปดาห์และอ่านหนังสือ เมื่อวานเราไปเชียงใหม่เพื่อเยี่ยมคุณยาย\n"
+_UKRAINIAN = (
+    "Учора ми ходили до театру й дивилися дуже цікаву виставу. Моя сестра живе в Києві та працює у "
+    "великій бібліотеці.\n"
+)
 _LEGACY = [
     ("cp1251", _RUSSIAN),
     ("koi8-r", _RUSSIAN),
@@ -88,11 +93,18 @@ _LEGACY = [
     ("iso8859-5", _RUSSIAN),
     ("cp1250", _CZECH),
     ("iso8859-2", _CZECH),
+    *((f"utf-16-{order}", text) for order in ("le", "be") for text in (_RUSSIAN, _THAI)),
+    ("cp1125", _UKRAINIAN),
+    (
+        "cp862",
+        "אתמול הלכנו לתיאטרון וראינו הצגה מעניינת מאוד. אחותי גרה בירושלים ועובדת בספרייה.\n",
+    ),
+    ("iso8859-15", "L'été dernier, ma sœur était très fatiguée, mais heureuse d'être là.\n"),
     ("cp1253", "Τα παιδιά πηγαίνουν κάθε εβδομάδα στο σχολείο και διαβάζουν βιβλία.\n"),
     ("cp1254", "Çocuklar her hafta okula gidiyor ve kitap okuyor. Yarın hava güzel olacak.\n"),
     ("cp1256", "يذهب الأطفال إلى المدرسة كل أسبوع ويقرؤون الكتب. ذهبنا أمس إلى القاهرة.\n"),
     ("cp1257", "Vaikai kiekvieną savaitę eina į mokyklą ir skaito knygas, važiavome į Šiaulius.\n"),
-    ("cp874", "เด็กๆ ไปโรงเรียนทุกสัปดาห์และอ่านหนังสือ เมื่อวานเราไปเชียงใหม่เพื่อเยี่ยมคุณยาย\n"),
+    ("cp874", _THAI),
     ("cp932", _JAPANESE),
     ("euc_jp", _JAPANESE),
     ("iso2022_jp", _JAPANESE),
