@@ -80,6 +80,11 @@ class TextLanguage:
     code: str
     probability: float
 
+    @property
+    def sure(self) -> bool:
+        """It is more likely than all others together."""
+        return self.probability > 0.5
+
 
 def detect_text_language(text: str) -> TextLanguage | None:
     """The language of a text.

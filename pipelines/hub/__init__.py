@@ -32,6 +32,7 @@ from pipelines.hub.defaults import (
     check_recognizer_language,
     choose_default,
     recognizer_languages,
+    translator_to_download,
 )
 from pipelines.hub.details import (
     CheckedFile,
@@ -82,6 +83,7 @@ __all__ = [
     "resolve",
     "search_hub",
     "size_of",
+    "translator_to_download",
     "use_cache_folder",
     "verify_files",
 ]

@@ -54,6 +54,7 @@ __all__ = [
     "check_recognizer_language",
     "choose_default",
     "recognizer_languages",
+    "translator_to_download",
 ]
 
 _RECOGNISERS = (
@@ -120,6 +121,20 @@ def choose_default(
         return _reader()
     source, target = _base_language(source), _base_language(target)
     return _recognizer(source, target) if task == "asr" else _translator(source, target)
+
+
+def translator_to_download(source: str, target: str, *, sure: bool = True) -> str | None:
+    """Return the name of a model to download for a translation.
+
+    Args:
+        source: Language code.
+        target: Language code.
+        sure: The text is in `source`. Else the model is one for many languages, so that it helps
+            even if the guess was wrong; None if there is none.
+    """
+    if sure:
+        return f"opus-mt-{source}-{target}"
+    return next(reversed(multilingual_models(source, target)), None)  # the smallest
 
 
 def recognizer_languages(model: ModelInfo) -> tuple[str, ...]:

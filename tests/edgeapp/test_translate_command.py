@@ -323,7 +323,8 @@ def test_a_text_that_no_installed_model_translates_is_refused(
         code, out, err = run(text, "-t", "de", capfd=capfd)
         assert (code, out) == (3, "")
         assert "detected language: Russian (perhaps; --from names another one)" in err
-        assert "`edgeapp models pull opus-mt-ru-de`" in err
+        assert "no translator from Russian into German is on this machine; download" in err
+        assert "`edgeapp models pull m2m100-418m`" in err, "it knows all that it may be"
     (tmp_path / "two.txt").write_text("Where is it now?\nПривет!\n", encoding="utf-8")
     code, out, err = run("two.txt", "-t", "de", "-o", "-", capfd=capfd)
     assert (code, out.splitlines()[1]) == (0, "Привет!")

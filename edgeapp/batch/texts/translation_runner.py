@@ -30,7 +30,7 @@ from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
 from edgeapp.documents.text_encoding import NO_HINT, EncodingHint, text_of_head
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
-from pipelines import InputError
+from pipelines import InputError, ModelNotFound
 
 if TYPE_CHECKING:
     from pipelines import TextLanguage
@@ -265,8 +265,7 @@ class TranslationRunner:
             else:
                 opened = opened or source.open(stack, with_head=True)
                 head = text_of_head(opened.head, hint).strip()
-            detected = self._language_of(source, head)
-            self.models.load(None if detected == self.assumed else detected, None)
+            self._load_for(self._language_of(source, head))
         path = None if each.output is None else each.output(self.models.suffix)
         if self.automatic and path is not None:
             check_no_collisions([path], [source.name] if source.text is None else [])
@@ -318,8 +317,30 @@ class TranslationRunner:
             path,
         )
 
-    def _language_of(self, source: TextSource, head: str) -> str:
-        """The language of an input, told from its first lines.
+    def _load_for(self, detected: TextLanguage | None) -> None:
+        """Load the model for a language, None for the one that is assumed.
+
+        Raises:
+            EdgeError: As TranslationModels.load.
+        """
+        from pipelines.hub import translator_to_download
+
+        try:
+            self.models.load(None if detected is None else detected.code, None)
+        except ModelNotFound as error:
+            target = self.models.target_code
+            if detected is None or detected.sure or target is None or error.download is None:
+                raise
+            model = translator_to_download(detected.code, target, sure=False)
+            languages = f"{language_name(detected.code)} into {language_name(target)}"
+            raise ModelNotFound(
+                f"no translator from {languages} is on this machine"
+                + (f"; download {model}, which knows many languages" if model else ""),
+                download=model,
+            ) from None
+
+    def _language_of(self, source: TextSource, head: str) -> TextLanguage | None:
+        """The language of an input, told from its first lines; None for the one that is assumed.
 
         Raises:
             InputError: It cannot be told, and none is assumed.
@@ -330,9 +351,9 @@ class TranslationRunner:
 
         other = text_language_other_than(head, self.assumed) if head else None
         if other is None or other.code == self.models.target_code:
-            return self.assumed
+            return None
         _note_detected(source, other)
-        return other.code
+        return other
 
     def _decision(
         self, job: TranslationJob | SubtitleJob | HtmlJob, path: Path | None, shown: str
@@ -370,7 +391,7 @@ def _is_file(source: TextSource) -> bool:
     return source.text is None and source.name != "-" and os.path.isfile(source.name)  # noqa: PTH113
 
 
-def _detected(source: TextSource, head: str) -> str:
+def _detected(source: TextSource, head: str) -> TextLanguage:
     """The language of an input, told from its first lines.
 
     Raises:
@@ -385,10 +406,10 @@ def _detected(source: TextSource, head: str) -> str:
             "name it with --from, such as --from en"
         )
     _note_detected(source, found)
-    return found.code
+    return found
 
 
 def _note_detected(source: TextSource, language: TextLanguage) -> None:
     """Say in which language a text is, and if it may as well be in one with the same script."""
-    hint = "" if language.probability > 0.5 else " (perhaps; --from names another one)"
+    hint = "" if language.sure else " (perhaps; --from names another one)"
     print_note(f"{source.shown}: detected language: {language_name(language.code)}{hint}")

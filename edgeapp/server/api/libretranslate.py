@@ -413,7 +413,7 @@ def checked_languages(
             check_pair(pairs, target, target)
         for language in found:
             if language.code != target and target not in pairs.get(language.code, ()):
-                raise ApiError(400, missing_translator(language.code, target))
+                raise ApiError(400, missing_translator(language, target))
     for code in dict.fromkeys(language.code for language in found) or (source,):
         check_pair(pairs, code, target)
     return found

@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from edgeapp.exit_codes import pull_command
 from pipelines import (
     LANGUAGES,
     EdgeError,
@@ -27,7 +28,11 @@ from pipelines.hub import (
     models_stamp,
     read_json,
     recognizer_languages,
+    translator_to_download,
 )
+
+if TYPE_CHECKING:
+    from pipelines import TextLanguage
 
 __all__ = [
     "ModelChoice",
@@ -274,10 +279,12 @@ def _vocabulary(folder: Path) -> dict[str, Any]:
     return read_json(separate if separate.is_file() else folder / "vocab.json")
 
 
-def missing_translator(source: str, target: str) -> str:
+def missing_translator(source: TextLanguage, target: str) -> str:
     """Return what to tell a person whose text is in a language that is not translated here."""
-    languages = f"{language_name(source)} into {language_name(target)}"
-    return (
-        f"the text is {language_name(source)}, and no translator from {languages} is on this "
-        f"server; `edgeapp models pull opus-mt-{source}-{target}` downloads one"
+    name = language_name(source.code)
+    model = translator_to_download(source.code, target, sure=source.sure)
+    message = (
+        f"the text {'is' if source.sure else 'may be'} {name}, and no translator from {name} into "
+        f"{language_name(target)} is on this server"
     )
+    return f"{message}; {pull_command(model)} downloads one" if model else message

@@ -93,4 +93,4 @@ def _check_language(text: str, choice: ModelChoice) -> None:
         choice.target in targets and (not sources or other.code in sources)
         for sources, targets in picker_options().translators.values()
     ):
-        raise InputError(missing_translator(other.code, choice.target))
+        raise InputError(missing_translator(other, choice.target))

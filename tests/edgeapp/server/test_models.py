@@ -194,11 +194,11 @@ def test_a_text_in_a_language_that_is_not_installed_is_refused(
     pool: ModelPool, hub_cache: Path
 ) -> None:
     choice = ModelChoice(language="en", target="de")
-    for text, name, code in (
-        ("Bonjour tout le monde", "French", "fr"),
-        ("Привет, как дела?", "Russian", "ru"),
+    for text, name, model in (
+        ("Bonjour tout le monde", "is French", "opus-mt-fr-de"),
+        ("Привет", "may be Serbian", "m2m100-418m"),
     ):
-        command = rf"is {name}.*`edgeapp models pull opus-mt-{code}-de`"
+        command = rf"the text {name}, .*`edgeapp models pull {model}`"
         with pytest.raises(InputError, match=command):
             TextTask(pool, choice, text).run(lambda _: None)
 

@@ -163,7 +163,7 @@ def test_results_stream_and_errors_are_one_line(
         caller.predict(text="Yes.", target="xx", api_name="/translate")
     with pytest.raises(AppError, match=r"is French.*`edgeapp models pull opus-mt-fr-de`"):
         caller.predict(text="Bonjour tout le monde", target="de", api_name="/translate")
-    with pytest.raises(AppError, match=r"is Russian.*`edgeapp models pull opus-mt-ru-en`"):
+    with pytest.raises(AppError, match=r"may be Russian.*`edgeapp models pull m2m100-418m`"):
         caller.predict(text="Привет, как дела?", target="en", api_name="/translate")
     with pytest.raises(AppError, match=r"`edgeapp models pull opus-mt-en-fr`"):
         caller.predict(text="Good morning, my friends.", target="fr", api_name="/translate")
