@@ -20,7 +20,6 @@ __all__ = ["CHUNK_VAD", "Chunk", "split_at_pauses"]
 
 _BLOCK = 312 * FRAME  # samples per call of the detector: 10 s
 CHUNK_VAD = VadOptions(
-    threshold=0.35,  # below Silero's default of 0.5: speech taken for silence would be lost
     pre_roll_s=0.2,
     min_silence_s=0.2,  # shorter pauses may lie inside a word
 )

@@ -37,7 +37,7 @@ Audio = NDArray[np.float32]
 Spans = list[tuple[int, int]]
 
 # What a scripted detector says: silence, doubt (between the two thresholds), speech.
-SILENCE, DOUBT, SPEECH = 0.1, 0.4, 0.9
+SILENCE, DOUBT, SPEECH = 0.1, 0.3, 0.9
 
 
 def scripted(runs: Iterable[tuple[float, int]], tail: int = 0) -> Audio:
