@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -31,6 +32,8 @@ from pipelines import (
 
 __all__ = ["SpeechChannel"]
 
+_OVERDUE_S = 3.0  # a sentence that has waited so long is translated before more is recognized
+
 
 class SpeechChannel:
     """Recognizes and translates one channel.
@@ -40,6 +43,7 @@ class SpeechChannel:
         translator: of this channel only; None: no translation, unless there are `pairs`.
         speaker: the name of who is heard on it; "" if the session has one channel.
         pairs: translators of the languages that are detected, which channels may share.
+        clock: seconds; replaceable for tests.
 
     Attributes:
         recognizer: see above.
@@ -52,8 +56,10 @@ class SpeechChannel:
         translator: LiveTranslator | None = None,
         speaker: str = "",
         pairs: PairTranslators | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.recognizer, self.speaker = recognizer, speaker
+        self._clock = clock
         self._pairs = pairs
         self._language: str | None = None  # that was detected, of the translator
         self._translator = translator
@@ -61,13 +67,15 @@ class SpeechChannel:
         self._translators: dict[str, LiveTranslator | None] = {}
         self._warnings: deque[str] = deque()
         self._samples = 0  # fed to recognition
-        self._said: deque[CommittedText | SpeechEnded] = deque()  # no translator has it yet
-        # Complete, not translated yet; each with its translator.
-        self._sentences: deque[tuple[str, LiveTranslator]] = deque()
+        # No translator has it yet; each with the time at which it was heard.
+        self._said: deque[tuple[CommittedText | SpeechEnded, float]] = deque()
+        # Complete, not translated yet; each with its translator, and the time of its end.
+        self._sentences: deque[tuple[str, LiveTranslator, float]] = deque()
         # Committed text that belongs to no translated sentence yet.
         self._untimed: deque[Cue] = deque()
         self._partial = PartialText("")
-        self._translated_partial = ""  # source of the latest TranslationPartial
+        self._translated_partial = ""  # source of the latest running translation
+        self._shown = ""  # of it
 
     def feed(self, audio: Samples) -> list[SpeechEvent | UpdateDecoded]:
         """Recognize audio [n]."""
@@ -87,22 +95,29 @@ class SpeechChannel:
         """Translate complete sentences, then the running one.
 
         Args:
-            is_behind: whether recognition needs the time; the rest is translated later.
+            is_behind: whether recognition needs the time; then one sentence at most is translated,
+                if it has waited for three seconds, and the rest later.
             ended: the audio has ended; only complete sentences are translated.
         """
         self._pass_on(wait=ended)
         while self._warnings:
             yield WarningRaised(self._warnings.popleft())
-        while self._sentences and not is_behind():
-            sentence, translator = self._sentences.popleft()
+        may_delay = True
+        while self._sentences:
+            sentence, translator, complete_s = self._sentences[0]
+            if is_behind():
+                if not may_delay or self._clock() - complete_s < _OVERDUE_S:
+                    return
+                may_delay = False
+            self._sentences.popleft()
             translation = translator.final(sentence)
             for warning in translation.warnings:
                 yield WarningRaised(warning)
             start, end = self._pop_times(sentence)
             doubts = doubtful_words(translation.text, translation.words)
             yield TranslationFinal(translation.text, start, end, sentence, doubts)
-            self._translated_partial = ""
-        if ended or self._sentences or self._said or is_behind() or self._translator is None:
+            self._translated_partial = self._shown = ""
+        if ended or self._said or is_behind() or self._translator is None:
             return
         if self._pairs is not None and self._partial.language != self._language:
             return
@@ -110,7 +125,8 @@ class SpeechChannel:
         if running and running != self._translated_partial:
             self._translated_partial = running
             partial = self._translator.partial(self._partial.text)
-            if partial is not None:
+            if partial is not None and partial.text != self._shown:
+                self._shown = partial.text
                 yield TranslationPartial(partial.text)
 
     def _noted(self, events: list[LiveEvent]) -> list[SpeechEvent | UpdateDecoded]:
@@ -126,7 +142,7 @@ class SpeechChannel:
                 if self._pairs is not None and event.language is not None:
                     self._pairs.prepare(event.language)
             elif isinstance(event, CommittedText | SpeechEnded):
-                self._said.append(event)
+                self._said.append((event, self._clock()))
         return noted
 
     def _pass_on(self, *, wait: bool) -> None:
@@ -136,19 +152,21 @@ class SpeechChannel:
             wait: until the translator is opened; without it, what was said waits.
         """
         while self._said:
-            said = self._said[0]
-            if isinstance(said, CommittedText) and not self._turn_to(said.language, wait=wait):
+            said, heard_s = self._said[0]
+            if isinstance(said, CommittedText) and not self._turn_to(
+                said.language, heard_s, wait=wait
+            ):
                 return
             self._said.popleft()
             if self._translator is None:
                 continue
             if isinstance(said, CommittedText):
                 self._untimed.append(Cue(said.start, said.end, said.text))
-                self._add(self._translator.add(said.text))
+                self._add(self._translator.add(said.text), heard_s)
             else:
-                self._add(self._translator.finish())
+                self._add(self._translator.finish(), heard_s)
 
-    def _turn_to(self, language: str | None, *, wait: bool) -> bool:
+    def _turn_to(self, language: str | None, heard_s: float, *, wait: bool) -> bool:
         """Use the translator of a language; False: it is not opened yet."""
         if self._pairs is None or language is None or language == self._language:
             return True
@@ -162,14 +180,15 @@ class SpeechChannel:
                 self._warnings.append(missing_pair_message(error, language))
             self._translators[language] = found
         if self._translator is not None:
-            self._add(self._translator.finish())
+            self._add(self._translator.finish(), heard_s)
         self._language, self._translator = language, self._translators[language]
         return True
 
-    def _add(self, sentences: list[str]) -> None:
+    def _add(self, sentences: list[str], complete_s: float) -> None:
         """Let complete sentences wait for their translation."""
         assert self._translator is not None
-        self._sentences.extend((sentence, self._translator) for sentence in sentences)
+        translator = self._translator
+        self._sentences.extend((sentence, translator, complete_s) for sentence in sentences)
 
     def _pop_times(self, sentence: str) -> tuple[float, float]:
         """Start and end of a sentence (s), from the committed texts that it consists of.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipelines.translation.alignment import words_of
 from pipelines.translation.options import TranslateOptions
 from pipelines.translation.results import Span
 from pipelines.translation.text.sentences import split_sentences
@@ -13,8 +14,7 @@ from pipelines.translation.translator import Translator
 
 __all__ = ["LiveTranslation", "LiveTranslator"]
 
-# The last tokens of an incomplete translation depend on words that are still to come.
-_UNSTABLE_TOKENS = 2
+_LEAST_WORDS = 3  # of an incomplete sentence that is translated
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class LiveTranslator:
         self._translator = translator
         self._options = options or TranslateOptions()
         self._open = ""
-        self._previous: tuple[int, ...] = ()
-        self._stable: tuple[int, ...] = ()
+        self._previous: tuple[int, ...] = ()  # tokens of the latest translation
+        self._shown: tuple[int, ...] = ()  # those that are shown
 
     @property
     def running(self) -> str:
@@ -92,29 +92,42 @@ class LiveTranslator:
     def partial(self, tail: str = "") -> LiveTranslation | None:
         """Translate the incomplete sentence as it is now.
 
-        Tokens on which two successive translations agree are kept in the next ones, except for
-        the last few.
+        The whole words on which two successive translations agree are shown and kept in the next
+        ones (LocalAgreement-2, Liu et al. 2020). The last word is never among them, because it
+        depends on what is still to come.
 
         Args:
             tail: Source text after it that is not committed yet.
 
         Returns:
-            The translation; None without a sentence.
+            The part of the translation that is shown; None if there is none, as with fewer than
+            three words.
         """
         source = (self._open + tail).strip()
-        if not source:
+        if len(words_of(source)) < _LEAST_WORDS:
             return None
         text, tokens = self._translator.retranslate(
-            source, self._options, prefix=self._stable, draft=self._previous
+            source, self._options, prefix=self._shown, draft=self._previous
         )
-        common = _common_prefix(self._previous, tokens)
-        self._stable = tokens[: max(len(self._stable), common - _UNSTABLE_TOKENS)]
-        self._previous = tokens
-        return LiveTranslation(source, text.strip())
+        if tokens:  # not of a text that is copied
+            agreed = _common_prefix(self._previous, tokens)
+            self._shown = self._whole_words(tokens, agreed) or self._shown
+            self._previous = tokens
+            text = self._translator.tokenizer.decode(self._shown)
+        return LiveTranslation(source, text.strip()) if text.strip() else None
+
+    def _whole_words(self, tokens: tuple[int, ...], count: int) -> tuple[int, ...]:
+        """The words within the first `count` tokens that a further word follows."""
+        decode = self._translator.tokenizer.decode
+        for stop in range(min(count, len(tokens) - 1), len(self._shown), -1):
+            words, more = words_of(decode(tokens[:stop])), words_of(decode(tokens[: stop + 1]))
+            if len(more) > len(words):
+                return tokens[:stop]
+        return ()
 
     def _begin(self, sentence: str) -> None:
         self._open = sentence
-        self._previous = self._stable = ()
+        self._previous = self._shown = ()
 
     @property
     def _language(self) -> str | None:

@@ -145,7 +145,12 @@ def test_a_slow_machine_takes_larger_steps_and_keeps_up() -> None:
 
 
 def test_finished_sentences_and_the_running_one_are_translated() -> None:
-    samples, spoken = speak(WORDS, pause_every=7)
+    # A pause of 1.8 s, which ends a sentence, after the seventh word.
+    first, spoken = speak(WORDS[:7])
+    before_s = len(first) / 16_000 + 1.2
+    second, later = speak(WORDS[7:])
+    spoken += [Spoken(s.word, before_s + s.start, before_s + s.end) for s in later]
+    samples = np.concatenate([first, np.zeros(19_200, np.float32), second])
     events = list(session(translated=True).run(FileSource(samples, 0)))
     finals = [e for e in events if isinstance(e, TranslationFinal)]
     assert " ".join(f.text for f in finals).split() == [w.upper() for w in truth(spoken)]
@@ -175,6 +180,51 @@ def test_captions_go_on_where_the_translation_fails(monkeypatch: pytest.MonkeyPa
     said = [e.message for e in events if isinstance(e, WarningRaised) and e.message != "cut"]
     assert said == ["not enough memory on the GPU; captions go on without translation"]
     assert isinstance(events[-1], SessionEnded)
+
+
+class Saying:
+    """A recognizer that hears one text in every block."""
+
+    level, language = 0.0, "en"
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = list(texts)
+
+    def feed(self, samples: Samples) -> list[CommittedText | PartialText]:
+        return [CommittedText(self._texts.pop(0), 0.0, 1.0), PartialText(" and so on")]
+
+
+def test_a_sentence_that_has_waited_for_three_seconds_is_the_next_work() -> None:
+    clock = Clock()
+    recognizer = cast(LiveTranscriber, Saying(" one two three", " four five six seven"))
+    channel = SpeechChannel(recognizer, cast(LiveTranslator, Shouting()), clock=clock)
+
+    def translated(*, behind: bool) -> list[str]:
+        events = channel.translate(lambda: behind, ended=False)
+        return [e.text for e in events if isinstance(e, TranslationFinal | TranslationPartial)]
+
+    channel.feed(np.zeros(160, np.float32))
+    clock.sleep(1.0)
+    channel.feed(np.zeros(160, np.float32))
+    clock.sleep(1.9)
+    assert translated(behind=True) == [], "audio that waits goes first"
+    clock.sleep(0.2)
+    assert translated(behind=True) == ["ONE TWO THREE"]
+    assert translated(behind=True) == [], "the second one has waited for two seconds"
+    clock.sleep(5.0)
+    assert translated(behind=True) == ["FOUR FIVE SIX"]
+    assert translated(behind=True) == [], "the running sentence is not translated"
+    assert translated(behind=False) == ["SEVEN AND SO ON"]
+
+
+def test_sentences_that_wait_take_turns_with_recognition() -> None:
+    clock = Clock()
+    recognizer = cast(LiveTranscriber, Saying(" one two three four five six"))
+    channel = SpeechChannel(recognizer, cast(LiveTranslator, Shouting()), clock=clock)
+    channel.feed(np.zeros(160, np.float32))
+    clock.sleep(10.0)
+    assert len(list(channel.translate(lambda: True, ended=False))) == 1
+    assert len(list(channel.translate(lambda: True, ended=False))) == 1
 
 
 def test_stop_keeps_the_words_before_it() -> None:
