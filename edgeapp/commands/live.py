@@ -166,6 +166,15 @@ def live(
             "--min-chunk", help="Seconds of new audio per update.", rich_help_panel=_CAPTIONS
         ),
     ] = 0.5,
+    calm: Annotated[
+        bool,
+        typer.Option(
+            "--calm/--fast",
+            help="Running text without its last word, which changes most often; or each word at "
+            "once.",
+            rich_help_panel=_CAPTIONS,
+        ),
+    ] = True,
     initial_prompt: Annotated[
         str | None,
         typer.Option(
@@ -241,6 +250,7 @@ def live(
             min_chunk_s=min_chunk,
             policy=policy,
             languages=tuple(languages.split(",")) if languages else (),
+            calm=calm,
         )
         pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
         language = choosing_language(options)

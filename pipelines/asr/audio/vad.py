@@ -23,6 +23,7 @@ from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.errors import OptionError
 
 __all__ = [
+    "LongPause",
     "SpeechAudio",
     "SpeechEnd",
     "SpeechStart",
@@ -48,6 +49,8 @@ class VadOptions:
         min_speech_s: shorter speech is ignored; shorter dips do not interrupt the speech that
             starts an utterance.
         min_silence_s: a pause of this length ends an utterance and is its end.
+        long_pause_s: a pause of this length, which may be longer than min_silence_s, is followed by
+            a LongPause after the utterance's end. None: no pause is.
         max_utterance_s: maximum length of an utterance. A longer one is cut at the quietest point
             of its last second, which is held back for that, and continues as the next one. None:
             unlimited.
@@ -62,6 +65,7 @@ class VadOptions:
     min_speech_s: float = 0.1
     min_silence_s: float = 0.6
     max_utterance_s: float | None = None
+    long_pause_s: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -128,7 +132,18 @@ class SpeechEnd:
     speech_end: int
 
 
-VoiceEvent: TypeAlias = SpeechStart | SpeechAudio | SpeechEnd
+@dataclass(frozen=True)
+class LongPause:
+    """No utterance has followed the last one for `long_pause_s`.
+
+    Attributes:
+        sample: how far the stream was followed.
+    """
+
+    sample: int
+
+
+VoiceEvent: TypeAlias = SpeechStart | SpeechAudio | SpeechEnd | LongPause
 
 
 class VoiceActivity:
@@ -137,6 +152,7 @@ class VoiceActivity:
     Between utterances only the audio of the pre-roll is kept.
 
     Attributes:
+        options: what counts as speech.
         probability: of speech in the latest frame.
         level: RMS of the latest block in dB relative to an amplitude of 1, for a level meter.
     """
@@ -152,11 +168,13 @@ class VoiceActivity:
             detector: frame [512] → probability of speech. One with state serves one stream only.
                 None: Silero's, new for each stream.
         """
-        self._options = options = options or VadOptions()
+        self.options = options = options or VadOptions()
         self._custom_detector = detector
         self._pre_roll = _to_samples(options.pre_roll_s)
         self._min_speech = _to_samples(options.min_speech_s)
         self._min_silence = _to_samples(options.min_silence_s)
+        pause_s = options.long_pause_s
+        self._long_pause = None if pause_s is None else _to_samples(pause_s)
         limit_s = options.max_utterance_s
         self._max_utterance = None if limit_s is None else _to_samples(limit_s)
         self._reset()
@@ -175,6 +193,7 @@ class VoiceActivity:
         self._onset = 0
         self._speech_samples = 0
         self._in_utterance = False
+        self._pause_start: int | None = None  # after an utterance, before its LongPause
         self._utterance_start = 0
         self._clipper = Clipper("the audio stream")
         # The last utterance was cut: any speech before a pause of min_silence_s continues it.
@@ -227,7 +246,7 @@ class VoiceActivity:
         """Classify the frame and update the state of the stream."""
         frame, self._frame = self._frame, np.zeros(FRAME, np.float32)
         self.probability = self._detector(frame)
-        release, threshold = self._options.release, self._options.threshold
+        release, threshold = self.options.release, self.options.threshold
         is_voiced = self.probability >= (release if self._is_voiced else threshold)
         if is_voiced != self._is_voiced:
             self._is_voiced, self._state_start = is_voiced, self._position
@@ -240,7 +259,19 @@ class VoiceActivity:
         if is_voiced and self._count_speech(len(samples)):
             return self._begin(paused=False)
         self._trim_history(pause=0 if is_voiced else state_length)
-        return []
+        return self._long_pause_event()
+
+    def _long_pause_event(self) -> list[VoiceEvent]:
+        """A LongPause, if the pause has become long.
+
+        Speech that is too short for an utterance so far may still begin one.
+        """
+        if self._pause_start is None or self._long_pause is None or self._speech_samples:
+            return []
+        if self._position - self._pause_start < self._long_pause:
+            return []
+        self._pause_start = None
+        return [LongPause(self._position)]
 
     def _count_speech(self, samples: int) -> bool:
         """Count `samples` more of speech; whether they suffice to begin an utterance."""
@@ -253,7 +284,7 @@ class VoiceActivity:
         if not self._resuming:
             self._drop(self._onset - self._pre_roll)
         self._in_utterance, self._resuming, self._speech_samples = True, False, 0
-        self._utterance_start = self._pending_start
+        self._utterance_start, self._pause_start = self._pending_start, None
         return [SpeechStart(self._utterance_start), *self._continue(paused)]
 
     def _continue(self, paused: bool) -> list[VoiceEvent]:
@@ -280,8 +311,8 @@ class VoiceActivity:
 
     def _end(self, sample: int) -> list[VoiceEvent]:
         events = self._emit(sample)
-        self._in_utterance = False
-        return [*events, SpeechEnd(sample, min(sample, self.speech_end))]
+        self._in_utterance, self._pause_start = False, min(sample, self.speech_end)
+        return [*events, SpeechEnd(sample, self._pause_start)]
 
     def _emit(self, end: int) -> list[VoiceEvent]:
         """All pending audio before `end`."""

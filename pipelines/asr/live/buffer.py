@@ -38,6 +38,7 @@ class LiveBuffer:
         rejected: the latest update was repetitive, so `hypothesis` is from an earlier one.
         due_samples: samples that the update now due is to decode; None: none is due.
         waits: the latest update decoded nothing, because the language is not known yet.
+        context: token ids of the sentence that it may continue, said before a short pause.
     """
 
     offset: int
@@ -50,6 +51,7 @@ class LiveBuffer:
     rejected: bool = False
     due_samples: int | None = None
     waits: bool = False
+    context: Sequence[int] = ()
 
     @property
     def decoded_s(self) -> float:

@@ -36,13 +36,17 @@ class LiveOptions:
         languages: codes ("de") or English names of the languages that may be spoken; each
             utterance is in one of them. Empty: any language of the model, or transcribe.language.
             A single one becomes transcribe.language.
-        vad: voice activity detection. The default pre-roll is long, for quiet microphones.
+        vad: voice activity detection. The default pre-roll is long, for quiet microphones. After
+            min_silence_s the text is final. If long_pause_s is given, only a pause of that length
+            ends the utterance, and before it a sentence may go on.
         min_chunk_s: new audio from one update to the next (s).
         policy: "agreement" commits the words on which two successive updates agree
             (LocalAgreement-2, Liu et al. 2020). "attention" commits the words that
             cross-attention aligns safely before the end of the audio (AlignAtt, Papi et al.
             2023): sooner, slightly less accurate.
         attention_margin_s: for "attention", how far before the end of the audio is safe (s).
+        calm: hold back the last word of running text, and a mark that ends a sentence there, until
+            the next update: they change most often. False: show each word at once.
         follow_window: encode the buffered audio and some silence after it, without padding it to
             the full window. False: pad it to the window that the model was trained on. Whisper
             base needs 0.40 instead of 1.05 CPU seconds a second of speech by it and makes no
@@ -66,6 +70,7 @@ class LiveOptions:
     min_chunk_s: float = 0.5
     policy: Policy = "agreement"
     attention_margin_s: float = 0.6
+    calm: bool = True
     follow_window: bool = True
     context_tokens: int = 0
     drafts: bool = True

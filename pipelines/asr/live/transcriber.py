@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.audio.vad import SpeechAudio, SpeechEnd, SpeechStart, VoiceActivity
+from pipelines.asr.audio.vad import LongPause, SpeechEnd, SpeechStart, VoiceActivity, VoiceEvent
 from pipelines.asr.live.align_att import aligned_word_count
 from pipelines.asr.live.buffer import WORD_TRAIL_S, LiveBuffer
 from pipelines.asr.live.events import (
@@ -45,6 +45,13 @@ __all__ = ["LiveOptions", "LiveTranscriber"]
 _WINDOW_RESERVE_S = 1.0
 # Speech behind the last segment that is decoded on its own (s): timestamps are not more exact.
 _LEAST_REST_S = 0.6
+# At the end of running text the model puts such a mark where the sound ends, not the sentence.
+_SENTENCE_MARKS = ".?!…。？！-–— "
+# Of these, the ones that a pause alone makes the model write.
+_PAUSE_MARKS = frozenset(".…-–—")
+_MAX_SENTENCE = 100  # tokens of the last sentence that are given as context
+# Their mean probability from which they are: errors before a pause would cause more behind it.
+_CLEAR = 0.8
 _WORD_LEAD_S = 0.2  # a word is taken to begin so much before its aligned time
 
 
@@ -88,7 +95,13 @@ class LiveTranscriber:
         )
         self._utterance_start = 0  # position in the stream, pre-roll included
         self._decoders: dict[str, WindowDecoder | PlainDecoder] = {}  # by language
-        self._buffer: LiveBuffer | None = None  # None between utterances
+        self._buffer: LiveBuffer | None = None  # None in pauses
+        # Where the audio of the utterance ends, during a pause after which it may go on.
+        self._paused_at: int | None = None
+        self._mark: Word | None = None  # it would end the sentence before the pause
+        self._sentence: list[int] = []  # committed text tokens of the utterance's last sentence
+        self._sentence_language: str | None = None
+        self._clarity: list[float] = []  # probabilities of what the buffer has committed
         self._partial_text = ""  # of the latest PartialText
         self._committed_until_s = 0.0
         # Samples fed before the latest finish(), where VAD positions restart, and since then.
@@ -124,7 +137,7 @@ class LiveTranscriber:
 
     def finish(self) -> list[LiveEvent]:
         """End the stream and commit all text. Audio fed later continues on the same clock."""
-        events = self._process(self._vad.finish(), catching_up=True)
+        events = self._process(self._vad.finish(), catching_up=True) + self._end_utterance()
         self._stream_offset, self._fed_samples = self._stream_offset + self._fed_samples, 0
         return events
 
@@ -134,27 +147,42 @@ class LiveTranscriber:
         self._stream_offset += samples
         return events
 
-    def _process(
-        self, vad_events: Sequence[SpeechStart | SpeechAudio | SpeechEnd], catching_up: bool
-    ) -> list[LiveEvent]:
+    def _process(self, vad_events: Sequence[VoiceEvent], catching_up: bool) -> list[LiveEvent]:
         """Follow voice activity: open, extend and finalise the buffer."""
         events: list[LiveEvent] = []
         for event in vad_events:
             if isinstance(event, SpeechStart):
                 start = self._stream_offset + event.sample
-                self._buffer = LiveBuffer(start)
                 self._utterance_start = start
                 self._spoken.begin()
-                events.append(SpeechStarted(start / SAMPLE_RATE))
-                continue
-            assert self._buffer is not None, "speech starts before it continues or ends"
-            if isinstance(event, SpeechAudio):
+                clear = self._clarity and sum(self._clarity) / len(self._clarity) >= _CLEAR
+                context = tuple(self._sentence[-_MAX_SENTENCE:]) if clear else ()
+                self._buffer, self._clarity = LiveBuffer(start, context=context), []
+                if self._paused_at is None:
+                    events.append(SpeechStarted(start / SAMPLE_RATE))
+                self._paused_at = None
+            elif isinstance(event, LongPause):
+                events += self._end_utterance()
+            elif isinstance(event, SpeechEnd):
+                assert self._buffer is not None, "speech starts before it ends"
+                events += self._finalise(self._buffer, self._stream_offset + event.speech_end)
+                self._buffer = None
+                self._paused_at = self._stream_offset + event.sample
+                if self._vad.options.long_pause_s is None:
+                    events += self._end_utterance()
+            else:
+                assert self._buffer is not None, "speech starts before it continues"
                 events += self._extend(self._buffer, event.samples)
                 events += [] if catching_up else self._update()
-            else:
-                events += self._finalise(self._buffer, self._stream_offset + event.speech_end)
-                events.append(SpeechEnded((self._stream_offset + event.sample) / SAMPLE_RATE))
-                self._buffer = None
+        return events
+
+    def _end_utterance(self) -> list[LiveEvent]:
+        """End the utterance whose last words a pause has followed, if there is one."""
+        if self._paused_at is None:
+            return []
+        events: list[LiveEvent] = [*self._commit_mark(), SpeechEnded(self._paused_at / SAMPLE_RATE)]
+        self._paused_at = None
+        self._sentence = []
         return events
 
     def _extend(self, buffer: LiveBuffer, samples: Samples) -> list[LiveEvent]:
@@ -180,7 +208,8 @@ class LiveTranscriber:
         """
         events = self._decode_rest(buffer)
         while self._ends_early(buffer, speech_end):
-            events += self._commit(buffer, len(split_words(buffer.hypothesis, self._tokenizer)))
+            count = len(split_words(buffer.hypothesis, self._tokenizer))
+            events += self._commit(buffer, count, with_mark=True)
             if not self._pop_segments(buffer):
                 break
             buffer.decoded_samples = 0
@@ -216,8 +245,9 @@ class LiveTranscriber:
             # The last word may be the beginning of a longer one (so does SimulStreaming).
             whole = max(0, len(current) - 1)
             count = min(whole, aligned_word_count(current, buffer.token_times, limit_s))
-        events += self._commit(buffer, count)
-        self._trim(buffer)
+        ends_early = self._ends_early(buffer, self._stream_offset + self._vad.speech_end)
+        events += self._commit(buffer, count, with_mark=ends_early)
+        self._trim(buffer, ends_early)
         return events
 
     def _decode(self, buffer: LiveBuffer, samples: int, *, ended: bool = False) -> list[LiveEvent]:
@@ -243,7 +273,7 @@ class LiveTranscriber:
         draft = tuple(buffer.hypothesis if self._options.drafts else ())
         result = decoder.redecode(
             encoded,
-            [*self._prompt, *self._context],
+            [*self._prompt, *(self._context or self._context_of(buffer, language))],
             buffer.committed,
             draft,
             _max_tokens(buffer.decoded_s),
@@ -264,6 +294,10 @@ class LiveTranscriber:
         )
         doubt = self._spoken.take_doubt()
         return [update] if doubt is None else [update, OtherLanguage(doubt, self._spoken.expected)]
+
+    def _context_of(self, buffer: LiveBuffer, language: str) -> Sequence[int]:
+        """The sentence that the buffer may continue, if it is in the same language."""
+        return buffer.context if language == self._sentence_language else ()
 
     def _speech_s(self, position: int) -> float:
         """Seconds of the utterance's speech before a position in the stream."""
@@ -286,48 +320,113 @@ class LiveTranscriber:
             )
         return self._decoders[language]
 
-    def _commit(self, buffer: LiveBuffer, count: int, *, final: bool = False) -> list[LiveEvent]:
+    def _commit(
+        self, buffer: LiveBuffer, count: int, *, final: bool = False, with_mark: bool = False
+    ) -> list[LiveEvent]:
         """Commit the first `count` words of the hypothesis.
+
+        A mark that ends a sentence at the end of the hypothesis is kept open, because the sentence
+        may go on.
 
         Args:
             buffer: its `committed` grows.
             count: words; fewer than are committed already change nothing.
             final: the buffer is complete: the rest of the hypothesis is discarded.
+            with_mark: commit the mark at the end, too.
         """
         events: list[LiveEvent] = []
-        words = split_words(buffer.hypothesis, self._tokenizer)[:count]
-        stop, old = (words[-1].stop if words else 0), len(buffer.committed)
+        every = split_words(buffer.hypothesis, self._tokenizer)
+        words = every[:count]
+        end, old = (words[-1].stop if words else 0), len(buffer.committed)
+        stop = end
+        if words and count >= len(every) and not with_mark and self._joins_sentences:
+            stop = self._before_mark(buffer.hypothesis, words[-1])
         if stop > old:
             text = self._tokenizer.text(buffer.hypothesis[old:stop])
+            events += self._commit_mark(text)
             offset_s = buffer.offset / SAMPLE_RATE
             times = buffer.token_times[old:stop]
             start = max(self._committed_until_s, offset_s + max(0.0, times[0] - _WORD_LEAD_S))
-            end = buffer.decoded_s if final else min(buffer.decoded_s, times[-1] + WORD_TRAIL_S)
-            self._committed_until_s = max(start, offset_s + end)
-            timed = self._timed_words(buffer, [word for word in words if word.stop > old], start)
+            end_s = buffer.decoded_s if final else min(buffer.decoded_s, times[-1] + WORD_TRAIL_S)
+            self._committed_until_s = max(start, offset_s + end_s)
+            timed = self._timed_words(buffer, stop, start)
             events.append(CommittedText(text, start, self._committed_until_s, timed, self.language))
             buffer.committed = buffer.hypothesis[:stop]
-        partial = "" if final else self._tokenizer.text(buffer.hypothesis[len(buffer.committed) :])
+            self._clarity += [
+                probability
+                for token, probability in zip(
+                    buffer.hypothesis[old:stop], buffer.token_probabilities[old:stop], strict=True
+                )
+                if self._tokenizer.is_text(token)
+            ]
+        partial = "" if final else self._running_text(buffer)
         if partial != self._partial_text or (events and partial):
             self._partial_text = partial
             events.append(PartialText(partial, self.language))
         if final:
+            if end > max(stop, old):
+                self._mark = self._mark_of(buffer, slice(max(stop, old), end))
             self._extend_context(buffer.committed)
         return events
 
-    def _timed_words(
-        self, buffer: LiveBuffer, words: Sequence[HypothesisWord], start_s: float
-    ) -> tuple[Word, ...]:
+    @property
+    def _joins_sentences(self) -> bool:
+        return self._vad.options.long_pause_s is not None
+
+    def _before_mark(self, tokens: Sequence[int], word: HypothesisWord) -> int:
+        """Index after the last word without the mark of a pause behind it."""
+        stop = word.stop
+        while stop > word.stop - len(word.tokens) + 1:
+            if not _PAUSE_MARKS.issuperset(self._tokenizer.text([tokens[stop - 1]]).strip()):
+                break
+            stop -= 1
+        return stop
+
+    def _mark_of(self, buffer: LiveBuffer, part: slice) -> Word:
+        """The mark behind the committed text of a buffer."""
+        probabilities = buffer.token_probabilities[part]
+        text, at = self._tokenizer.text(buffer.hypothesis[part]), self._committed_until_s
+        return Word(text, at, at, sum(probabilities) / len(probabilities))
+
+    def _commit_mark(self, text: str = "") -> list[LiveEvent]:
+        """Decide on the mark at the last pause: a sentence goes on with a small letter.
+
+        Args:
+            text: what follows the pause in the same utterance.
+        """
+        mark, self._mark = self._mark, None
+        if mark is None or _goes_on(text):
+            return []
+        self._sentence = []
+        language = self._sentence_language
+        return [CommittedText(mark.word, mark.start, mark.end, (mark,), language)]
+
+    def _running_text(self, buffer: LiveBuffer) -> str:
+        """The text after the committed text, as it is shown."""
+        tokens, committed = buffer.hypothesis, len(buffer.committed)
+        if self._options.calm:
+            words = split_words(tokens, self._tokenizer)
+            stop = words[-2].stop if len(words) > 1 else 0
+            text = self._tokenizer.text(tokens[committed:stop]).rstrip(_SENTENCE_MARKS)
+        else:
+            text = self._tokenizer.text(tokens[committed:])
+        if self._mark is None or not text or _goes_on(text):
+            return text
+        return self._mark.word + text
+
+    def _timed_words(self, buffer: LiveBuffer, stop: int, start_s: float) -> tuple[Word, ...]:
         """Words that are committed, with their times and probabilities.
 
         Args:
             buffer: the words are of its hypothesis, and its `committed` are those before.
-            words: in order.
+            stop: index after their last token.
             start_s: where the first one begins, in the stream.
         """
         offset_s, timed = buffer.offset / SAMPLE_RATE, list[Word]()
         committed = len(buffer.committed)
-        for word in words:
+        for word in split_words(buffer.hypothesis[:stop], self._tokenizer):
+            if word.stop <= committed:
+                continue
             # A word that was committed before it was complete has only its rest here.
             indices = range(max(committed, word.stop - len(word.tokens)), word.stop)
             times = [buffer.token_times[index] for index in indices]
@@ -345,14 +444,17 @@ class LiveTranscriber:
         text = [token for token in tokens if self._tokenizer.is_text(token)]
         joined = [*self._context, *text]
         self._context = joined[max(0, len(joined) - self._options.context_tokens) :]
+        self._sentence_language = self.language
+        for token in text:
+            ends = self._tokenizer.text([token]).rstrip().endswith((".", "?", "!", "…"))
+            self._sentence = [] if ends else [*self._sentence, token]
 
-    def _trim(self, buffer: LiveBuffer) -> None:
+    def _trim(self, buffer: LiveBuffer, ends_early: bool) -> None:
         """Drop the segments that are complete and committed, once half the window is full.
 
         Sooner if the model ends at the end of a segment although speech follows it: as offline, the
         rest is decoded as a window of its own, without which its words would be lost.
         """
-        ends_early = self._ends_early(buffer, self._stream_offset + self._vad.speech_end)
         if not ends_early and buffer.decoded_s < self._window_s / 2:
             return
         if (
@@ -382,6 +484,15 @@ class LiveTranscriber:
         removed = [] if begin is None else buffer.pop_committed_segments(begin)
         self._extend_context(removed)
         return bool(removed)
+
+
+def _goes_on(text: str) -> bool:
+    """Whether text after a pause continues the sentence before it: it begins with a small letter.
+
+    A mark of its own, such as a comma, replaces the one before.
+    """
+    first = text.lstrip()[:1]
+    return first.islower() or first in _PAUSE_MARKS | {",", ";", ":"}
 
 
 def _max_tokens(seconds: float) -> int:

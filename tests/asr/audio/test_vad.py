@@ -22,6 +22,7 @@ from pipelines.asr.audio.arrays import LoudAudio
 from pipelines.asr.audio.decode import load_audio
 from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.asr.audio.vad import (
+    LongPause,
     SpeechAudio,
     SpeechEnd,
     SpeechStart,
@@ -127,6 +128,21 @@ def test_short_pauses_are_kept_and_short_blips_ignored() -> None:
     [(start, end)] = utterances(play(audio, VadOptions()), audio)
     assert start == 43 * FRAME - 0.3 * RATE
     assert 79 * FRAME + 0.6 * RATE <= end < 80 * FRAME + 0.6 * RATE
+
+
+@pytest.mark.parametrize("blocks", [(), [512] * 200, [700] * 100, [16_000] * 4])
+def test_a_long_pause_is_reported_once_and_a_short_one_never(blocks: list[int]) -> None:
+    options = VadOptions(long_pause_s=1.5)
+    audio = scripted([(SPEECH, 20), (SILENCE, 45), (SPEECH, 20), (SILENCE, 120)])
+    ends = [e for e in play(audio, options, blocks) if isinstance(e, SpeechEnd | LongPause)]
+    assert [type(event) for event in ends] == [SpeechEnd, SpeechEnd, LongPause]
+    assert 0 <= ends[-1].sample - 85 * FRAME - 1.5 * RATE < FRAME
+
+
+def test_a_blip_ends_no_long_pause() -> None:
+    audio = scripted([(SPEECH, 20), (SILENCE, 30), (SPEECH, 1), (SILENCE, 60)])
+    pauses = [e for e in play(audio, VadOptions(long_pause_s=1.5)) if isinstance(e, LongPause)]
+    assert [0 <= pause.sample - 20 * FRAME - 1.5 * RATE < FRAME for pause in pauses] == [True]
 
 
 def test_short_dips_at_the_onset_are_ignored() -> None:
