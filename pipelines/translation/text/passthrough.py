@@ -48,6 +48,8 @@ _LINK = re.compile(
     r"(?:\.(?:\d{1,2}|\*))?(?:hh?|ll?|[zqtj])?[a-z@](?!\w)"
     r"|%%(?!\w)|(?<!\w)%L[1-9](?!\w)|%#@\w{1,40}@"
     r"|(?<!\d)(?<!\d\s)%[a-z_]\w{1,60}%?"
+    # Escapes of program texts, "one\nTwo", but not C:\new; #42.
+    r"|(?-i:\\[nrt](?![a-z0-9_]))|(?<![\w&#])#\d{1,9}\b"
     # &nbsp;, &#39;
     r"|&(?:#\d{1,7}|#x[\da-f]{1,6}|nbsp|amp|lt|gt|quot|apos|copy|reg|trade|hellip|[nm]dash|shy|[lr]aquo"
     r"|[lr][sd]quo|euro|pound|deg|middot|bull|times);"

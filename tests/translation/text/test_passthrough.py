@@ -177,6 +177,8 @@ def test_plain_quotes() -> None:
         "«%(name)s» has «${count}» of «%{total}» and «{{ n }}, {0}»",
         '«<x/>» Click «<b>»here«</b>» or «<g id="1">»there«</g>»',
         "«{count, plural, one {# file} other {# files}}» left",
+        "Hello!«\\n»My name is C:\\new. «\\t» One«\\n\\n»Two«\\n»",
+        "Order «#42» and «#7:» C#1 is «&#x27;»",
         "Ask «a.b+c@example.co.uk» or see «ftp://example.org/a_b» and «example.com/x?y=1»",
     ],
 )
