@@ -83,10 +83,9 @@ def fitted(engine: Engine, _fitted_files: tuple[Whisper, Path]) -> Pair:
     return Pair(ByWindow(folder, engine=engine), theirs)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _vocabularies() -> Iterator[None]:
-    """Free openai-whisper's vocabularies after a file's tests: it keeps each, 22 MB, for ever. It
-    leaves their files open."""
+@pytest.fixture(scope="session", autouse=True)
+def _vocabularies() -> Iterator[list[Any]]:
+    """Let openai-whisper leave the files of its vocabularies open. What it caches is returned."""
     from whisper import tokenizer
 
     read = tokenizer.get_encoding
@@ -98,6 +97,12 @@ def _vocabularies() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokenizer, "get_encoding", get_encoding)
-        yield
-    for cached in (read, tokenizer.get_tokenizer):
+        yield [read, tokenizer.get_tokenizer]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _freed_vocabularies(_vocabularies: list[Any]) -> Iterator[None]:
+    """Free openai-whisper's vocabularies after a file's tests: it keeps each, 22 MB, for ever."""
+    yield
+    for cached in _vocabularies:
         cached.cache_clear()
