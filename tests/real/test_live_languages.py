@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgeapp.bench.word_lag import align
 from pipelines import SAMPLE_RATE, CommittedText, PartialText, Samples, UpdateDecoded, load_audio
 from pipelines.asr import LiveOptions, LiveTranscriber, TranscribeOptions
 from tests.real.conftest import Ours, Report
@@ -34,7 +35,8 @@ class Heard:
     def _note(self, events: Sequence[object], now: float) -> None:
         for event in events:
             self.updates += isinstance(event, UpdateDecoded)
-            if isinstance(event, PartialText | CommittedText) and event.text.strip():
+            # A full stop alone may follow after a pause, in which the next person speaks.
+            if isinstance(event, PartialText | CommittedText) and any(map(str.isalnum, event.text)):
                 final = isinstance(event, CommittedText)
                 self.texts.append((now, event.language, event.text.strip(), final))
 
@@ -48,11 +50,12 @@ class Heard:
 
 
 def right(written: Sequence[str]) -> int:
-    """The number of digits that were recognized."""
-    plain = [text.strip(" .,!?").lower() for text in written]
-    assert len(plain) == len(DIGITS)
+    """The number of digits that were recognized, in their order."""
+    words = "".join(f" {text}" for text in written).lower().replace(".", " ").split()
+    found = [str(WORDS.index(word)) if word in WORDS else word.strip(",!?") for word in words]
+    truth = [str(digit) for digit in DIGITS]
     return sum(
-        text in (str(digit), WORDS[digit]) for text, digit in zip(plain, DIGITS, strict=True)
+        i is not None and j is not None and truth[i] == found[j] for i, j in align(truth, found)
     )
 
 
@@ -92,7 +95,10 @@ def change(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("needs espeak-ng")
     pieces = [
         load_audio(shared_data / "speech/LJ001-0002.flac"),
-        load_audio(shared_data / "speech-real/german.mp3")[: 14 * SAMPLE_RATE],
+        # Without the author's name, which is no German yet.
+        load_audio(shared_data / "speech-real/german.mp3")[round(6.6 * SAMPLE_RATE) :][
+            : 14 * SAMPLE_RATE
+        ],
         load_audio(file),
         load_audio(shared_data / "speech/jfk.flac"),
     ]
@@ -111,7 +117,7 @@ def test_captions_follow_the_speakers_language(quick: Ours, change: Any, report:
     languages = ("en", "de", "es", "en")
     delays = [heard.first_s(each, at) - at for each, at in zip(languages, begins, strict=True)]
     report.say(f"seconds to the first text of en, de, es, en: {np.round(delays, 1).tolist()}")
-    assert max(delays) < 4, "a second of title page and silence comes before the German"
+    assert max(delays) < 3.5
     assert all(is_latin(text) for _, _, text, _ in heard.texts)
     ends = [*begins[1:], len(samples) / SAMPLE_RATE]
     for code, start, end in zip(languages, begins, ends, strict=True):

@@ -58,7 +58,7 @@ class SpokenLanguage:
 
     def begin(self) -> None:
         """Begin an utterance."""
-        self.is_sure = self._given is not None
+        self.is_sure = self._settled = self._given is not None
         self._utterance = None
         self._likely: str | None = None  # in the latest update
         self._checked_s = 0.0  # of its speech
@@ -79,7 +79,7 @@ class SpokenLanguage:
             detect: It is called only if there is a decision to make.
             ended: The utterance has ended, so that the language is never None.
         """
-        if self.is_sure:
+        if self._settled or (self.is_sure and speech_s >= _LATEST_S):
             due_s = _LEAST_S if ended else _CHECK_S
             if speech_s >= _RELIABLE_S and speech_s - self._checked_s >= due_s:
                 self._check(speech_s, detect())
@@ -105,6 +105,8 @@ class SpokenLanguage:
         # In little speech, one of two candidates may be far ahead of the other by chance.
         certain = (share if reliable else heard[top]) > _CERTAIN
         agreed = self._agrees(top, heard) and reliable
+        # A name, or a loan word, may agree twice with the wrong language: it is heard on.
+        self._settled = certain
         if certain or agreed or (late and self._session is None):
             self._believe(top)
         elif late:

@@ -59,6 +59,16 @@ def test_two_updates_have_to_agree() -> None:
     assert spoken.is_sure
 
 
+def test_what_two_updates_agree_on_is_heard_on_until_it_is_certain() -> None:
+    spoken = SpokenLanguage(None)
+    for speech_s in (1.1, 1.6):
+        spoken.hear(speech_s, lambda: heard("en", 0.85))
+    assert spoken.is_sure
+    assert spoken.hear(2.1, lambda: heard("de", 0.7, en=0.2)) == "en"
+    assert spoken.hear(2.6, lambda: heard("de", 0.95)) == "de", "it began with a name"
+    assert spoken.hear(3.1, never) == "de"
+
+
 def test_the_language_of_the_session_is_kept_until_another_is_believed() -> None:
     spoken = SpokenLanguage(None)
     spoken.hear(1.1, lambda: heard("en", 0.95))
