@@ -5,22 +5,27 @@ They write English words for any language that they hear, without an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from math import log
 from typing import TYPE_CHECKING
 
 from edgeapp.exit_codes import pull_command
 
 if TYPE_CHECKING:
-    from pipelines import Segment, Transcriber
+    from pipelines import Segment, Transcriber, Word
 
-__all__ = ["english_only_note", "other_language_note"]
+__all__ = ["HeardLanguage", "english_only_note", "other_language_note"]
 
 _BUNDLED = "demo"
 # Mean log-probability of the tokens of a recording, below which its language is not English.
 # Measured with tiny.en in chunks: thirteen recordings of English -0.20 to -0.39, one in several
 # languages -0.63, one in German -1.18.
 _LEAST_LOGPROB = -0.9
-_LEAST_TOKENS = 20  # fewer may be unclear in English, too
+# The same for the words of live captions, whose probabilities are the means of their tokens'.
+# Measured with tiny.en: nine recordings of English -0.06 to -0.31, others -0.83, German -1.07.
+_LEAST_WORD_LOGPROB = -0.6
+_LEAST_PROBABILITY = 1e-10  # its logarithm is finite
+_LEAST_COUNT = 20  # of tokens or words: fewer may be unclear in English, too
 
 
 def english_only_note(transcriber: Transcriber, language: str | None) -> str | None:
@@ -42,7 +47,7 @@ def english_only_note(transcriber: Transcriber, language: str | None) -> str | N
 
 
 def other_language_note(
-    transcriber: Transcriber, language: str | None, segments: Sequence[Segment]
+    transcriber: Transcriber, language: str | None, segments: Iterable[Segment]
 ) -> str | None:
     """Return what to say when a recording has been recognized, or None.
 
@@ -50,14 +55,49 @@ def other_language_note(
         transcriber, language: As for `english_only_note`.
         segments: Those of the recording.
     """
-    if language is not None or not _understands_english_only(transcriber):
-        return None
-    tokens = sum(len(segment.tokens) for segment in segments)
-    total = sum(segment.avg_logprob * len(segment.tokens) for segment in segments)
-    if tokens < _LEAST_TOKENS or total >= _LEAST_LOGPROB * tokens:
-        return None
-    name = transcriber.capabilities.name
-    return f"this sounds like another language than English, which is all that {name} understands"
+    heard = HeardLanguage(transcriber, language)
+    heard.add_segments(segments)
+    return heard.note
+
+
+class HeardLanguage:
+    """Tells from the log-probabilities of a text whether its language was English.
+
+    Args:
+        transcriber, language: As for `english_only_note`.
+
+    Attributes:
+        first_note: What to say before anything is recognized, or None.
+    """
+
+    def __init__(self, transcriber: Transcriber, language: str | None) -> None:
+        self.first_note = english_only_note(transcriber, language)
+        self._name = transcriber.capabilities.name
+        self._count = 0  # tokens or words
+        self._above = 0.0  # sum of their log-probabilities, each above the least one
+
+    def add_segments(self, segments: Iterable[Segment]) -> None:
+        """Take note of recognized segments."""
+        for segment in segments:
+            count = len(segment.tokens)
+            self._count += count
+            self._above += count * (segment.avg_logprob - _LEAST_LOGPROB)
+
+    def add_words(self, words: Iterable[Word]) -> None:
+        """Take note of words of live captions."""
+        for word in words:
+            self._count += 1
+            self._above += log(max(_LEAST_PROBABILITY, word.probability)) - _LEAST_WORD_LOGPROB
+
+    @property
+    def note(self) -> str | None:
+        """What to say of the text so far, or None."""
+        if self.first_note is None or self._count < _LEAST_COUNT or self._above >= 0:
+            return None
+        return (
+            f"this sounds like another language than English, which is all that {self._name} "
+            "understands"
+        )
 
 
 def _understands_english_only(transcriber: Transcriber) -> bool:

@@ -35,7 +35,6 @@ from edgeapp.commands.options.common import (
 )
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import counted, print_draft_report, print_note, printable
-from edgeapp.english_only import english_only_note
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code, interrupt
 from pipelines import OptionError
 
@@ -279,7 +278,7 @@ def live(
             if save_audio is not None:
                 capture.record_to(save_audio)
             view = _view(as_json, setup.session, capture, translated=translate_to is not None)
-            _run(setup.session, capture, outputs, view, english_only_note(transcriber, language))
+            _run(setup.session, capture, outputs, view)
             if verbose:
                 print_draft_report(transcriber.draft_report)
 
@@ -301,12 +300,10 @@ def _run(
     capture: LiveCapture,
     outputs: list[LiveOutputFile],
     view: EventView,
-    note: str | None,
 ) -> None:
     """Run a session to its end and write its events to the files and to stdout.
 
-    The note is a warning before the first event. A file that cannot be written is said; the
-    captions go on without it.
+    A file that cannot be written is said; the captions go on without it.
 
     Raises:
         BrokenPipeError: The reader of stdout is gone, and no file is written.
@@ -316,7 +313,7 @@ def _run(
     from pipelines import OutputError, UpdateDecoded
 
     shown, writing, failures = True, list(outputs), list[OutputError]()
-    warnings = [] if note is None else [note]
+    warnings = list[str]()
     with view:
         for event in session.run(capture.source, capture.reopen_microphone):
             if isinstance(event, UpdateDecoded):

@@ -20,6 +20,7 @@ from pipelines import (
 
 __all__ = [
     "AudioLost",
+    "LanguageNote",
     "SessionEnded",
     "SessionEvent",
     "SpeakerEvent",
@@ -103,6 +104,11 @@ class AudioLost:
 
 
 @dataclass(frozen=True)
+class LanguageNote(WarningRaised):
+    """A warning about the language of the whole session; programs get it as any other warning."""
+
+
+@dataclass(frozen=True)
 class SessionEnded:
     """The last event.
 
@@ -149,6 +155,7 @@ _TYPES: dict[type, str] = {
     Status: "status",
     WarningRaised: "warning",
     AudioLost: "gap",
+    LanguageNote: "warning",
     SessionEnded: "end",
     UpdateDecoded: "decoded",
 }

@@ -10,8 +10,10 @@ from functools import partial
 
 import numpy as np
 
+from edgeapp.english_only import HeardLanguage
 from edgeapp.live.events import (
     AudioLost,
+    LanguageNote,
     SessionEnded,
     SessionEvent,
     SpeakerEvent,
@@ -22,7 +24,14 @@ from edgeapp.live.events import (
 from edgeapp.live.sources import LiveSource, Notice
 from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.live.timeline import LONG_GAP_S
-from pipelines import SAMPLE_RATE, DeviceLost, EdgeError, Samples, UpdateDecoded
+from pipelines import (
+    SAMPLE_RATE,
+    CommittedText,
+    DeviceLost,
+    EdgeError,
+    Samples,
+    UpdateDecoded,
+)
 
 __all__ = ["LiveSession"]
 
@@ -38,6 +47,7 @@ class LiveSession:
     def __init__(
         self,
         *channels: SpeechChannel,
+        heard: HeardLanguage | None = None,
         show_decoding: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -45,10 +55,11 @@ class LiveSession:
         Args:
             channels: of this session only. With more than one, they are the channels of the audio,
                 and events of speech are SpeakerEvents.
+            heard: of their recognizer, for its notes at the beginning and at the end; None: none.
             show_decoding: also yield UpdateDecoded, for measurements.
             clock: seconds; replaceable for tests.
         """
-        self._channels = channels
+        self._channels, self._heard = channels, heard
         self._show_decoding, self._clock = show_decoding, clock
         self._samples = 0  # of each channel: fed to recognition, or missing
         self._work: deque[tuple[float, float]] = deque()  # (audio seconds, compute seconds)
@@ -84,6 +95,8 @@ class LiveSession:
         next_source: Callable[[], LiveSource | None],
         threads: ThreadPoolExecutor,
     ) -> Iterator[SessionEvent | UpdateDecoded]:
+        if self._heard is not None and self._heard.first_note is not None:
+            yield LanguageNote(self._heard.first_note)
         current: LiveSource | None = source
         while current is not None:
             failure: BaseException | None = None
@@ -98,6 +111,8 @@ class LiveSession:
             if isinstance(failure, DeviceLost):
                 yield WarningRaised(str(failure))
                 current = next_source()
+        if self._heard is not None and self._heard.note is not None:
+            yield LanguageNote(self._heard.note)
         yield SessionEnded(self._seconds)
         if failure is not None:
             raise failure
@@ -177,8 +192,10 @@ class LiveSession:
             if isinstance(event, UpdateDecoded):
                 if self._show_decoding:
                     yield event
-            else:
-                yield SpeakerEvent(channel.speaker, event) if len(self._channels) > 1 else event
+                continue
+            if self._heard is not None and isinstance(event, CommittedText):
+                self._heard.add_words(event.words)
+            yield SpeakerEvent(channel.speaker, event) if len(self._channels) > 1 else event
 
     def _translate(self, source: LiveSource | None) -> Iterator[SessionEvent | UpdateDecoded]:
         """Translate, unless audio is waiting. source: None: the audio has ended."""

@@ -54,6 +54,7 @@ def make_session(
         ModelError: The translator is not installed, or is for another task.
         UnsupportedTask: A model lacks a language.
     """
+    from edgeapp.english_only import HeardLanguage
     from edgeapp.live.pair_translators import PairTranslators, live_translator
     from edgeapp.live.session import LiveSession
     from edgeapp.live.speech_channel import SpeechChannel
@@ -76,7 +77,8 @@ def make_session(
         )
         for live, speaker in zip(recognizers, speakers or ("",), strict=True)
     ]
-    return SessionSetup(LiveSession(*channels), language, translator, pairs)
+    session = LiveSession(*channels, heard=HeardLanguage(recognizer, options.transcribe.language))
+    return SessionSetup(session, language, translator, pairs)
 
 
 def choosing_language(options: LiveOptions) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from edgeapp.history import TranslatedCue
 from edgeapp.live.events import (
     AudioLost,
+    LanguageNote,
     SessionEnded,
     SessionEvent,
     Status,
@@ -64,9 +65,11 @@ class CaptionLines:
         lines: All lines so far, in the order in which they began.
         cues: Subtitle cues of the final text.
         translated: Cues of the final translation.
+        notes: Messages about the whole session.
     """
 
     def __init__(self) -> None:
+        self.notes: list[str] = []
         self.lines: list[CaptionLine] = []
         self.cues: list[Cue] = []
         self.translated: list[Cue] = []
@@ -81,6 +84,9 @@ class CaptionLines:
         name, event = speaker_and_event(event)
         if isinstance(event, Status):
             yield {"type": "live_status", **{k: round(v, 2) for k, v in asdict(event).items()}}
+        elif isinstance(event, LanguageNote):
+            self.notes.append(event.message)
+            yield {"type": "live_note", "message": event.message}
         elif isinstance(event, WarningRaised | AudioLost):
             yield {"type": "warning", "message": event.message}
         elif isinstance(event, SessionEnded):

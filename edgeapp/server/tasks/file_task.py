@@ -120,7 +120,7 @@ class FileTask(UploadTask):
         from pipelines import DecodingCancelled
 
         def warned(message: str, category: type[Warning]) -> None:
-            send({"type": "warning", "message": message})
+            send({"type": "file_warning", "message": message})
 
         try:
             return load_recording(
@@ -193,4 +193,4 @@ class _PageView:
         self.translated(cue, None)  # the page and the history show it as its own translation
 
     def warned(self, message: str) -> None:
-        self._send({"type": "warning", "message": message})
+        self._send({"type": "file_warning", "message": message})

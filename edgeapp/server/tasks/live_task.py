@@ -229,6 +229,7 @@ class LiveTask:
                 "lines": [line_message(line) for line in self._lines.lines],
                 "cues": [asdict(cue) for cue in self._lines.cues],
                 "translated": [asdict(cue) for cue in self._lines.translated],
+                "notes": self._lines.notes,
                 **self._positions(),
             })  # fmt: skip
 

@@ -67,7 +67,7 @@ def test_a_damaged_file_gives_a_warning(tmp_path: Path, monkeypatch: pytest.Monk
     work = task(path)
     monkeypatch.setattr(work, "_transcribe", lambda samples, send: None)
     work.run(messages.append)
-    assert [message["type"] for message in messages] == ["warning", "file_sound"]
+    assert [message["type"] for message in messages] == ["file_warning", "file_sound"]
     assert messages[0]["message"].startswith(
         "talk.mp3 is damaged or breaks off: 4.1 s of the 3600.0 s"
     )

@@ -16,6 +16,7 @@ import pytest
 from edgeapp.history import History
 from edgeapp.history.store import Store
 from edgeapp.live.events import (
+    LanguageNote,
     SessionEnded,
     SpeakerEvent,
     Status,
@@ -378,6 +379,13 @@ def test_status_warnings_and_end() -> None:
     )
     assert [m["type"] for m in messages] == ["live_status", "warning", "live_ended"]
     assert messages[0]["lag"] == 0.25
+
+
+def test_a_note_about_the_session_stays() -> None:
+    lines = CaptionLines()
+    messages = update(lines, LanguageNote("not English"))
+    assert messages == [{"type": "live_note", "message": "not English"}]
+    assert lines.notes == ["not English"], "for a page that is loaded again"
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgeapp.english_only import HeardLanguage
 from edgeapp.memory_limit import MemoryLimitReached
 from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
@@ -96,6 +97,8 @@ class RealtimeWorker:
         self._texts: list[str] = []  # of the item
         self._logprobs: list[Logprob] = []  # of the item
         self._began_s = 0.0  # of the utterance
+        self._heard: HeardLanguage | None = None  # by the recognizer of the configuration
+        self._said: set[str] = set()  # warnings, each of which is sent once
         self._cancelled = False
 
     def put(self, command: Command | None) -> None:
@@ -140,7 +143,7 @@ class RealtimeWorker:
             self._decoder = AudioDecoder(config.format)
         if config.server_vad != self._config.server_vad:
             self._forget()
-        self._config, self._live = config, None
+        self._config, self._live, self._heard = config, None, None
 
     def _keep(self, samples: Samples) -> None:
         seconds = (self._buffered + len(samples)) / SAMPLE_RATE
@@ -207,6 +210,8 @@ class RealtimeWorker:
                     language = event.language
                 elif isinstance(event, SegmentDone):
                     segment = event.segment
+                    if self._heard is not None:
+                        self._heard.add_segments([segment])
                     begins = not self._texts
                     logprobs = segment_logprobs([segment], begins_text=begins)
                     self._delta(segment.text, logprobs)
@@ -228,6 +233,8 @@ class RealtimeWorker:
                     "item_id": self._item,
                 })  # fmt: skip
             elif isinstance(event, CommittedText):
+                if self._heard is not None:
+                    self._heard.add_words(event.words)
                 begins = not self._texts
                 self._delta(event.text, word_logprobs(event.words, begins_text=begins))
             elif isinstance(event, SpeechEnded):
@@ -271,10 +278,19 @@ class RealtimeWorker:
         """The field for the client that has asked for log-probabilities; null: there are none."""
         return {"logprobs": logprobs or None} if self._config.logprobs else {}
 
+    def _warnings(self) -> Event:
+        """Our own field, which clients ignore that do not know it: what has to be said now."""
+        if self._heard is None:
+            return {}
+        notes = [self._heard.first_note, self._heard.note]
+        new = [note for note in notes if note is not None and note not in self._said]
+        self._said.update(new)
+        return {"warnings": new} if new else {}
+
     def _completed(self, seconds: float, language: str | None) -> None:
         transcript = "".join(self._texts).strip()
         usage = {"type": "duration", "seconds": ceil(max(0.0, seconds))}
-        included = self._included(self._logprobs)
+        included = self._included(self._logprobs) | self._warnings()
         self._send(self._of_item("completed", transcript=transcript, usage=usage, **included))
         item, self._item = self._item, ""
         target = self._config.translate_to
@@ -331,6 +347,7 @@ class RealtimeWorker:
         transcriber = self._pool.transcriber(name, self._config.language)
         self._models.close()
         self._models.enter_context(self._pool.using(transcriber))
+        self._heard = self._heard or HeardLanguage(transcriber, self._config.language)
         return transcriber
 
     def _live_transcriber(self) -> LiveTranscriber:
