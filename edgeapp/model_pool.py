@@ -15,7 +15,7 @@ from edgeapp.exit_codes import pull_command
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.process_memory import memory_in_use
 from edgeapp.settings import Settings
-from pipelines import ModelError, ModelNotFound, OptionError, UnsupportedTask
+from pipelines import EdgeError, ModelError, ModelNotFound, OptionError, UnsupportedTask
 
 if TYPE_CHECKING:
     from pipelines import Reader, Transcriber, Translator
@@ -274,6 +274,24 @@ class ModelPool:
             self._recognizer_check = stamp, missing
         if missing is not None:
             raise ModelNotFound(str(missing), download=missing.download)
+
+    def lacks_recognizer(self) -> bool:
+        """Return whether no recognizer for people's voices is here.
+
+        The settings may name the bundled one, which is not, or one that is not in the cache.
+        """
+        from pipelines.hub import choose_default, resolve
+
+        try:
+            if self.settings.model and resolve(self.settings.model).source != "bundled":
+                return False
+        except EdgeError:
+            return False  # Another one is missing, which the error of the work names.
+        try:
+            choose_default("asr")
+        except ModelNotFound:
+            return True
+        return False
 
     def find_translator(
         self,

@@ -19,6 +19,7 @@ from edgeapp.server.access.auth import Logins
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.api.routes import api_routes, make_service
 from edgeapp.server.api.service import ApiService
+from edgeapp.server.downloads import Downloads
 from edgeapp.server.fairness import FairThreads
 from edgeapp.server.page.exports import Exports
 from edgeapp.server.page.page_api import PageApi
@@ -83,6 +84,7 @@ def app_routes(
     broadcasts = Broadcasts(pool)
     viewers = ViewerSocket(broadcasts, threads)
     sharing = Sharing(broadcasts, options, logins.links.make)
+    downloads = Downloads()
     sounds = Sounds(history, logins.user_of)
 
     async def user(request: Request) -> Response:
@@ -90,6 +92,7 @@ def app_routes(
         return JSONResponse({"user": logins.user_of(request) or ""})
 
     def close() -> None:
+        downloads.close()
         sessions.close()
         broadcasts.close()
         service.close()
@@ -99,7 +102,7 @@ def app_routes(
             history.empty_trash()
         history.close()
 
-    socket = PageSocket(pool, sessions, uploads, api, history, logins, threads, sharing)
+    socket = PageSocket(pool, sessions, uploads, api, history, logins, threads, sharing, downloads)
     logins.on_logout = socket.recheck_logins
     routes: list[BaseRoute] = [
         *api_routes(service, sessions),

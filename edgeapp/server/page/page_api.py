@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from edgeapp.exit_codes import pull_command
 from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
 from edgeapp.process_memory import memory_in_use
@@ -87,7 +88,27 @@ class PageApi:
 
     def _list_options(self, message: Message, history: History) -> Message:
         options = picker_options(self._pool.settings.model)
-        return options.as_message() | {"can_change": self._can_change_models}
+        return options.as_message() | {
+            "can_change": self._can_change_models,
+            "recommended": self._recommended(),
+        }
+
+    def _recommended(self) -> Message | None:
+        """What the page offers to download, if no recognizer for people's voices is here."""
+        from pipelines.hub import (
+            RECOMMENDED_RECOGNIZER,
+            RECOMMENDED_RECOGNIZER_IN_WORDS,
+            free_bytes,
+        )
+
+        if not self._pool.lacks_recognizer():
+            return None
+        return {
+            "name": RECOMMENDED_RECOGNIZER,
+            "words": RECOMMENDED_RECOGNIZER_IN_WORDS,
+            "free": free_bytes(),
+            "command": pull_command(RECOMMENDED_RECOGNIZER),
+        }
 
     def _load_model(self, message: Message, history: History) -> Message:
         model = self._installed(message)

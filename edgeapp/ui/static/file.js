@@ -1,7 +1,7 @@
 // The File tab: uploads a recording and shows its transcript, which can be played, edited and saved.
 
 import { Player } from "/edgeapp/static/player.js";
-import { clock, fillPickers, make, problem, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
+import { clock, fillPickers, make, problem, saveTranscript, showNotes, onPickerOptions } from "/edgeapp/static/parts.js";
 import { on } from "/edgeapp/static/session.js";
 import { t } from "/edgeapp/static/texts.js";
 import { Editor } from "/edgeapp/static/editor/editor.js";
@@ -9,6 +9,7 @@ import { Saver } from "/edgeapp/static/editor/saver.js";
 import { fileName } from "/edgeapp/static/history/listing.js";
 import { Queue } from "/edgeapp/static/queue.js";
 import { QueuedTab } from "/edgeapp/static/queued-tab.js";
+import { RecognizerCard } from "/edgeapp/static/recognizer-card.js";
 import { Picture } from "/edgeapp/static/video.js";
 
 const FORMATS = ["txt", "md", "docx", "srt", "vtt", "tsv", "json"];
@@ -34,23 +35,32 @@ class File extends QueuedTab {
       this.picture.changed();
     };
     this.queue = new Queue(root, this);
+    this.card = new RecognizerCard(root, t("The recordings are transcribed as soon as it is here."));
     this.listen();
+  }
+
+  /** Wait for a recognizer, if none is here. */
+  async able() {
+    if (!this.card.lacking) return;
+    this.status(t("Waiting for the model"));
+    await new Promise((resolve) => (this.unwait = this.card.wait(resolve)));
   }
 
   /** What is needed to show the recording again. */
   keep() {
-    const { file, language, target, duration } = this;
+    const { file, language, target, duration, notes } = this;
     const { record } = this.saver;
     const { sound } = this.player;
-    return { file, language, target, duration, record, sound, texts: this.segments.texts() };
+    return { file, language, target, duration, notes, record, sound, texts: this.segments.texts() };
   }
 
   /** Show a recording that was worked on before. */
-  show({ file, language, target, duration, record, sound, texts }) {
+  show({ file, language, target, duration, notes, record, sound, texts }) {
     Object.assign(this, { file, language, target, duration });
     this.saver.open(record);
     this.segments.open(texts.cues, texts.translation, { language, target });
     this.head();
+    this.note(notes);
     if (sound) this.player.draw(sound);
     this.player.setLength(duration);
     this.progress(duration);
@@ -85,6 +95,7 @@ class File extends QueuedTab {
       this.player.setLength(duration);
       this.status("");
     });
+    this.during("file_warning", ({ message }) => this.note([...this.notes, message]));
     this.during("file_heard", ({ text }) => this.segments.append(text));
     this.during("file_retracted", () => this.segments.retract());
     this.during("file_segment", ({ segment, left, record }) => {
@@ -108,6 +119,7 @@ class File extends QueuedTab {
 
   state(name) {
     super.state(name);
+    if (name !== "working") this.unwait?.();
     this.find(".ea-exports").hidden = name === "working" || !this.segments.count;
     for (const select of this.root.querySelectorAll(".ea-bar select")) select.disabled = name !== "empty";
     if (name === "done") this.saver.release();
@@ -125,7 +137,14 @@ class File extends QueuedTab {
     this.duration = 0;
     this.segments.clear({ target: this.target });
     this.head();
+    this.note([]);
     this.progress(0);
+  }
+
+  /** What is to be known about the transcript. */
+  note(notes) {
+    this.notes = notes;
+    showNotes(this.root, notes);
   }
 
   /** Name and player of the recording. */

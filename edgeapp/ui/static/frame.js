@@ -3,6 +3,7 @@
 
 import { labelApiView } from "/edgeapp/static/api-view.js";
 import { sayCompiling } from "/edgeapp/static/compiling.js";
+import "/edgeapp/static/download.js"; // from the first message on
 import { catchDrops } from "/edgeapp/static/dropped.js";
 import { on } from "/edgeapp/static/session.js";
 import { fromServer, t, translate } from "/edgeapp/static/texts.js";

@@ -1,21 +1,20 @@
 // The Live tab: sends the microphone's audio and shows the captions.
 
 import { Captions } from "/edgeapp/static/captions.js";
-import { DemoStrip } from "/edgeapp/static/demo-strip.js";
 import { doubtSwitch } from "/edgeapp/static/doubt-switch.js";
 import { Heard } from "/edgeapp/static/heard.js";
 import { LiveLine } from "/edgeapp/static/live-line.js";
 import { SOURCES, openMicrophone, openSample, sharesTabs } from "/edgeapp/static/microphone.js";
 import { Projector } from "/edgeapp/static/projector.js";
-import { clock, download, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
+import { clock, download, fillPickers, picked, problem, remember, saveTranscript, showNotes, onPickerOptions } from "/edgeapp/static/parts.js";
+import { RecognizerCard } from "/edgeapp/static/recognizer-card.js";
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
 import { Share, shared } from "/edgeapp/static/share.js";
-import { decimal, t } from "/edgeapp/static/texts.js";
+import { decimal, fromServer, t } from "/edgeapp/static/texts.js";
 import { toast } from "/edgeapp/static/toast.js";
 import { Wave } from "/edgeapp/static/wave.js";
 import { Welcome } from "/edgeapp/static/welcome.js";
 
-const BETTER = "base"; // small, of many languages, and made for people's voices
 const LATE_S = 2;
 const KEEP = "ea-keep-sound"; // in localStorage
 const SPEAKERS = [t("Me"), t("Them")]; // of two channels
@@ -32,16 +31,12 @@ class Live {
       if (!this.heard?.play(start, end)) toast(t("Only the last five minutes can be heard again."));
     };
     this.heard = null;
-    this.welcome = new Welcome(root, () => this.begin(openSample));
+    this.welcome = new Welcome(root, () => this.sample());
     this.share = new Share(root);
     this.projector = new Projector(root, () => this.captions.toEnd());
-    new DemoStrip(this.find(".ea-demo"), {
-      better: BETTER,
-      modelsOf: ({ recognizers }) => recognizers,
-      advice: t("Demo model: synthetic English voices only. For people, get {name}.", { name: BETTER }),
-      asks: t("Demo model: synthetic English voices only. For people, ask the owner of this machine for a larger model."),
-      arrived: t("{name} is here. It is used from the next Start on.", { name: BETTER }),
-    });
+    this.card = new RecognizerCard(root, t("Captions start as soon as it is here, if this tab can be seen."));
+    this.unwait = null; // while Start waits for a recognizer: ends that
+    this.notes = []; // about the session
     this.language = "";
     this.target = "";
     this.microphone = null;
@@ -89,6 +84,7 @@ class Live {
       this.captions.addCue(cue);
       this.update();
     });
+    on("live_note", ({ message }) => this.note([...this.notes, message]));
     on("live_status", ({ lag }) => {
       this.find(".ea-lag").textContent = t("lag {seconds} s", { seconds: decimal(lag, 1) });
       this.find(".ea-lag").hidden = lag <= LATE_S;
@@ -100,6 +96,11 @@ class Live {
     });
     on("idle", ({ kind }) => kind === "live" && this.ended());
     on("lost", () => this.tick());
+  }
+
+  note(notes) {
+    this.notes = notes;
+    showNotes(this.root, notes);
   }
 
   state(name) {
@@ -117,17 +118,43 @@ class Live {
 
   toggle() {
     const state = this.root.dataset.state;
-    if (state === "idle") this.begin(SOURCES[this.find("[name=sound]").value]);
+    if (state === "idle" && this.unwait) this.wait(false);
+    else if (state === "idle" && this.card.lacking) this.wait(true);
+    else if (state === "idle") this.begin(SOURCES[this.find("[name=sound]").value]);
     else if (state === "stopping") this.ended();
     else this.stop();
   }
 
-  /** Start a session. open: opens the source of sound. */
-  async begin(open) {
+  /** Start as soon as a recognizer is here, or do so no more. */
+  wait(wanted) {
     problem(this.root, "");
+    this.unwait?.();
+    this.unwait = wanted ? this.card.wait(() => this.arrived()) : null;
+    this.find(".ea-start-text").textContent = wanted ? t("Waiting") : t("Start");
+  }
+
+  /** A recognizer is here, for which Start was pressed. */
+  arrived() {
+    this.wait(false);
+    // A microphone is opened only where it can be seen that it is.
+    if (document.hidden || document.body.dataset.tab !== "live") return;
+    if (this.root.dataset.state === "idle") this.toggle();
+  }
+
+  /** Start with the bundled sample, whose voice the bundled recognizer knows. */
+  sample() {
+    const bundled = this.card.lacking && this.options.recognizers.find((model) => model.bundled);
+    this.begin(openSample, bundled ? { model: bundled.name } : {});
+  }
+
+  /** Start a session. open: opens the source of sound. named: choices in place of the pickers'. */
+  async begin(open, named = {}) {
+    problem(this.root, "");
+    this.note([]);
+    if (this.unwait) this.wait(false);
     this.state("starting");
     this.update();
-    const choice = picked(this.root);
+    const choice = { ...picked(this.root), ...named };
     // A second click while the browser asks for the microphone makes this attempt stale.
     const attempt = (this.attempt = {});
     try {
@@ -220,6 +247,7 @@ class Live {
 
   resumed(snapshot) {
     if (snapshot?.began) this.listening(snapshot.began);
+    this.note(snapshot ? snapshot.notes.map(fromServer) : []);
     if (snapshot) this.captions.restore(snapshot);
     else this.captions.begin(this.began + this.line.kept.start / this.line.samplesPerS);
     this.update();

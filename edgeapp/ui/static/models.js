@@ -1,7 +1,8 @@
 // The Models tab: installed models, which of them are loaded, and downloads.
 
+import { beginDownload, cancelDownload, onDownload } from "/edgeapp/static/download.js";
 import { reloadPickerOptions, make, problem, size } from "/edgeapp/static/parts.js";
-import { ask, on, send } from "/edgeapp/static/session.js";
+import { ask, on } from "/edgeapp/static/session.js";
 import { fromServer, languageName, plural, t } from "/edgeapp/static/texts.js";
 
 const REFRESH_MS = 3000;
@@ -32,19 +33,17 @@ class Models {
     on("hello", () => this.refresh());
     addEventListener("ea-tab", ({ detail }) => detail === "models" && this.refresh());
     setInterval(() => this.seen && !this.busy && this.refresh(), REFRESH_MS);
-    on("pull_progress", (state) => this.progress(state));
-    on("pull_done", ({ name, note }) => {
-      this.plan(make("p", {}, note ? fromServer(note) : t("{name} is installed.", { name })));
-      reloadPickerOptions();
-      this.refresh();
-    });
-    on("error", ({ kind, message }) => kind === "pull" && this.refused(message));
-    on("lost", () => {
-      if (this.pull) this.refused(t("The connection is lost; the download of {name} resumes next time.", { name: this.pull.name }));
-    });
-    on("idle", ({ kind, cancelled }) => {
-      if (kind === "pull" && cancelled) this.plan(make("p", {}, t("Cancelled; the download resumes next time.")));
-    });
+    onDownload((state) => this.download(state));
+  }
+
+  /** Show the server's download. @param {import("/edgeapp/static/download.js").Download} state */
+  download({ state, name, done, total, note, message }) {
+    if (state === "running") return this.progress({ name, done, total });
+    if (state === "failed" || state === "refused") return this.refused(message);
+    if (state === "cancelled") return this.plan(make("p", {}, t("Cancelled; the download resumes next time.")));
+    if (state === "done") this.plan(make("p", {}, note ? fromServer(note) : t("{name} is installed.", { name })));
+    else if (this.pull) this.plan(); // it has ended while there was no connection
+    this.refresh();
   }
 
   get seen() {
@@ -131,10 +130,7 @@ class Models {
       const { repository, bytes, missing, files, note } = await ask({ type: "plan", name });
       const here = missing < bytes ? ` ${t("({size} downloaded already)", { size: size(bytes - missing) })}` : "";
       const button = make("button", { type: "button", class: "ea-plain" }, t("Download {size}", { size: size(missing) }));
-      button.onclick = () => {
-        send({ type: "pull", name });
-        this.progress({ name, done: 0, total: missing });
-      };
+      button.onclick = () => beginDownload(name);
       const list = make("ul", {}, ...files.map((file) => make("li", {}, `${file.name}, ${size(file.bytes)}`)));
       const details = make("details", {}, make("summary", {}, plural(files.length, "1 file", "{count} files")), list);
       const said = note ? [make("p", {}, fromServer(note))] : [];
@@ -152,7 +148,7 @@ class Models {
   progress({ name, done, total }) {
     if (this.pull?.name !== name) {
       const cancel = make("button", { type: "button", class: "ea-quiet" }, t("Cancel"));
-      cancel.onclick = () => send({ type: "cancel", kind: "pull" });
+      cancel.onclick = cancelDownload;
       const bar = make("progress", { "aria-label": t("Download of {name}", { name }) });
       const far = make("span", { "aria-live": "off" });
       this.plan(make("p", {}, `${name}: `, far), bar, cancel);

@@ -45,6 +45,9 @@ export function fillPickers(root, { recognizers, automatic, pairs, languages }) 
   const detect = spoken.size > 1 ? [["", t("Detect")]] : [];
   const language = root.querySelector("[name=language]");
   fill(language, [...detect, ...named(spoken, languages)]);
+  // The only language of the models before these was not chosen.
+  if (language.dataset.only && detect.length) language.value = "";
+  language.dataset.only = detect.length ? "" : "yes";
   const target = root.querySelector("[name=target]");
   const targets = new Set();
   for (const pair of pairs) {
@@ -85,11 +88,11 @@ export function named(codes, languages) {
   return pairs.sort((a, b) => a[1].localeCompare(b[1], locale));
 }
 
-/** The values of a tab's pickers; automatic choices are left out. */
+/** The values of a tab's pickers; automatic choices are left out, and a language that is the only one. */
 export function picked(root) {
   const values = {};
   for (const select of root.querySelectorAll(".ea-bar select")) {
-    if (select.value) values[select.name] = select.value;
+    if (select.value && !select.dataset.only) values[select.name] = select.value;
   }
   return values;
 }
@@ -99,6 +102,13 @@ export function problem(root, text) {
   const place = root.querySelector(".ea-problem");
   place.textContent = text;
   place.hidden = !text;
+}
+
+/** Show what is to be known about a tab's work as long as that is shown. @param {string[]} notes */
+export function showNotes(root, notes) {
+  const place = root.querySelector(".ea-note");
+  place.textContent = notes.join("\n");
+  place.hidden = !notes.length;
 }
 
 /** Copy a text; the button says so for a while.

@@ -37,6 +37,9 @@ export class QueuedTab {
     return { token: server.session, megabytes: server.limits.megabytes };
   }
 
+  /** Wait until files can be worked on. */
+  async able() {}
+
   /** Further fields of the request. */
   fields() {
     return {};
@@ -94,11 +97,13 @@ export class QueuedTab {
   }
 
   async begin(file) {
-    const choice = picked(this.root);
     const number = ++this.number;
     this.complete = false;
-    this.prepare(file, choice);
+    this.prepare(file, picked(this.root));
     this.state("working");
+    await this.able();
+    if (!this.worksOn(number)) return;
+    const choice = picked(this.root);
     this.status(t("Uploading"));
     const server = hello();
     try {

@@ -23,7 +23,7 @@ export function on(type, listener) {
 }
 
 
-/** The server's first message: {session, limits, history, user}; null while not connected. */
+/** The server's first message: {session, limits, history, user, download}; null while not connected. */
 export const hello = () => serverHello;
 
 /** Send a message; false while not connected. */

@@ -1,5 +1,6 @@
 // The corner of the page: what it has asked of other machines, light or dark, keys, logging out.
 
+import { onDownload } from "/edgeapp/static/download.js";
 import { make } from "/edgeapp/static/elements.js";
 import { on } from "/edgeapp/static/session.js";
 import { chooseLanguage, language, LANGUAGES, t } from "/edgeapp/static/texts.js";
@@ -36,9 +37,11 @@ class Badge {
       buffered: true,
     });
     document.addEventListener("securitypolicyviolation", () => this.add(1));
-    on("pull_progress", ({ name }) => {
-      if (this.pulling !== name) this.add(1);
-      this.pulling = name;
+    let downloading = false;
+    onDownload(({ state }) => {
+      if (state === "refused") return;
+      if (state === "running" && !downloading) this.add(1);
+      downloading = state === "running";
     });
     this.add(0);
   }

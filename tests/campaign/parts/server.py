@@ -253,7 +253,7 @@ class Campaign(part.Part):
                     continue
                 if kind in ("live", "text", "file", "pull"):
                     # What a task computes takes its time; that it began, does not.
-                    expected = (kind, "error", "idle", "warning")
+                    expected = (kind, "error", "idle", "warning", "download")
                     _ask(tab, text, lambda a, e=expected: a["type"].startswith(e), 20.0)
                     tab.send(json.dumps({"type": "cancel", "kind": kind}))
                 else:

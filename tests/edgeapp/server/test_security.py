@@ -277,9 +277,9 @@ def test_a_logout_closes_open_connections(
     ended: list[str] = []
 
     class Talker:
-        kind = "pull"
+        kind = "text"
 
-        def __init__(self, name: str) -> None:
+        def __init__(self, *arguments: object) -> None:
             self.name, self.event = next(lines)
             self.over = threading.Event()
 
@@ -293,17 +293,17 @@ def test_a_logout_closes_open_connections(
             ended.append(self.name)
             self.over.set()
 
-    monkeypatch.setattr("edgeapp.server.socket.PullTask", Talker)
+    monkeypatch.setattr("edgeapp.server.socket.TextTask", Talker)
     client = serve(logins=(("anna", "one"), ("ben", "two")))
     client.post("/login", data={"user": "anna", "password": "one"})
     assert client.get("/edgeapp/user").json() == {"user": "anna"}
     with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as annas:
-        annas.send_json({"type": "pull", "name": "tiny"})
+        annas.send_json({"type": "text", "text": "x"})
         assert begun["anna"].wait(60)
         client.cookies.clear()
         client.post("/login", data={"user": "ben", "password": "two"})
         with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as bens:
-            bens.send_json({"type": "pull", "name": "tiny"})
+            bens.send_json({"type": "text", "text": "x"})
             assert begun["ben"].wait(60)
             client.post("/logout")
             assert close_code(bens) == 4403
