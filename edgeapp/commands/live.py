@@ -128,7 +128,7 @@ def live(
         bool,
         typer.Option(
             "--append",
-            help="Go on in -o files that exist; times continue after the last one.",
+            help="Go on in -o files that exist; times continue after the last one (not in .jsonl).",
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = False,

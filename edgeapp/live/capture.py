@@ -155,6 +155,8 @@ class LiveCapture:
                 time.sleep(_RETRY_S)
             else:
                 self.source = self._with_recorder(self._microphone)
+                if self._stopped:  # meanwhile: `stop` may have ended only the source before it
+                    self.source.stop()
                 self._announce()
                 return self.source
         return None
@@ -176,8 +178,11 @@ class LiveCapture:
         names = self._device_names or (None,)
         devices = [find_device(int(name) if name and name.isdigit() else name) for name in names]
         channels = self._channels if len(devices) == 1 else 1
-        enter = self._microphone_stack.enter_context
-        microphones = [enter(Microphone(device, channels=channels)) for device in devices]
+        with ExitStack() as opened:  # closes the first ones if another cannot be opened
+            microphones = [
+                opened.enter_context(Microphone(device, channels=channels)) for device in devices
+            ]
+            self._microphone_stack.push(opened.pop_all())
         began_s = microphones[0].began_s if lost_s is None else lost_s
         sources = [
             MicrophoneSource(microphone, channels, began_s, goes_on=lost_s is not None)

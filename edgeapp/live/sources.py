@@ -25,6 +25,8 @@ __all__ = [
 
 _MAX_SKEW = SAMPLE_RATE  # samples by which a channel may be behind another
 _MUTED_S = 3.0  # of nothing but zeros: microphones that are on have some noise
+# A microphone that is heard after such zeros may have a noise gate, which sends zeros in pauses.
+_MUTED_AGAIN_S = 60.0
 _MOST_READ_S = 5.0  # at once from a microphone: text is shown while a backlog is recognized
 _BLOCK_S = 0.1  # block length of a recording that is read without pacing
 
@@ -91,7 +93,7 @@ class MicrophoneSource:
         self._notices: deque[Notice] = deque()
         self._lost: DeviceLost | None = None
         self._zero_s = 0.0  # for how long the device has sent nothing but zeros
-        self._muted = False
+        self._muted, self._muted_s = False, _MUTED_S
 
     @property
     def end_s(self) -> float:
@@ -150,8 +152,8 @@ class MicrophoneSource:
             message = f"this machine is too slow: {lost} were lost, and {waiting}"
         else:
             message = (
-                f"{lost} are missing: the computer slept, the program was stopped, or the machine "
-                "was too busy"
+                f"{lost} are missing or late: the computer slept, the program was stopped, the "
+                "machine was too busy, or the sound system delays audio more than before"
             )
         return Notice(message, gap.seconds, gap.seconds)
 
@@ -161,7 +163,7 @@ class MicrophoneSource:
         if device is None or device.loopback:
             return
         self._zero_s = self._zero_s + seconds if is_zero else 0.0
-        if not self._muted and self._zero_s >= _MUTED_S:
+        if not self._muted and self._zero_s >= self._muted_s:
             self._muted = True
             self._notices.append(
                 Notice(
@@ -170,7 +172,7 @@ class MicrophoneSource:
                 )
             )
         elif self._muted and not is_zero and seconds:
-            self._muted = False
+            self._muted, self._muted_s = False, _MUTED_AGAIN_S
             self._notices.append(Notice(f"the microphone {device.name!r} is heard again"))
 
 
@@ -178,8 +180,8 @@ class JoinedSource:
     """Sources of one channel each, as the channels of one.
 
     Their clocks differ a little. A channel that falls behind, or ends before the others, is filled
-    with silence, and so is a gap that the others do not have. If the device of one is lost, what
-    was heard is read first.
+    with silence, and so is a gap as far as the others have audio there. The part of a gap that all
+    have is a gap of the session. If the device of one is lost, what was heard is read first.
 
     Args:
         sources: of mono audio, which begin at the same time.
@@ -240,18 +242,29 @@ class JoinedSource:
         elif piece.gap_s * SAMPLE_RATE >= _MAX_SKEW:
             self._gaps[i] = piece  # the others may have it too
         else:
-            self._fill(i, piece)
+            self._fill(i, piece, _MAX_SKEW)
 
     def _append(self, i: int, samples: Samples) -> None:
         late = min(self._owed[i], len(samples))
         self._owed[i] -= late
         self._read[i] = np.concatenate([self._read[i], samples[late:]])
 
-    def _fill(self, i: int, notice: Notice) -> None:
-        """Put silence in the place of a gap that the other channels do not have."""
-        self._append(i, np.zeros(round(notice.gap_s * SAMPLE_RATE), np.float32))
-        if notice.message:
-            self._notices.append(replace(notice, gap_s=0.0))
+    def _fill(self, i: int, gap: Notice, most: int) -> None:
+        """Put silence in the place of a gap: so many samples at most. The rest of the gap is kept.
+
+        The other channels may have a gap there too, which they report later.
+        """
+        length = round(gap.gap_s * SAMPLE_RATE)
+        count = min(length, most)
+        late = min(self._owed[i], count)
+        self._owed[i] -= late
+        self._append(i, np.zeros(count - late, np.float32))
+        if count < length:
+            self._gaps[i] = replace(gap, gap_s=(length - count) / SAMPLE_RATE)
+            return
+        self._gaps[i] = None
+        if gap.message:
+            self._notices.append(replace(gap, gap_s=0.0))
 
     def _all_have_gaps(self) -> bool:
         pairs = zip(self._gaps, self._ended, strict=True)
@@ -260,11 +273,10 @@ class JoinedSource:
     def _shared_gap(self) -> Notice | None:
         """The gap that all channels have, once the audio before it has been returned."""
         if not self._all_have_gaps():
-            ahead = max(map(len, self._read)) >= _MAX_SKEW or self._lost is not None
+            longest = max(map(len, self._read))
             for i, gap in enumerate(self._gaps):
-                if gap is not None and ahead:
-                    self._gaps[i] = None
-                    self._fill(i, gap)
+                if gap is not None and longest >= _MAX_SKEW:
+                    self._fill(i, gap, self._owed[i] + longest - len(self._read[i]))
             return None
         if any(map(len, self._read)):
             return None
@@ -272,11 +284,12 @@ class JoinedSource:
         self._gaps = [None] * len(self._gaps)
         lengths = {i: round(gap.gap_s * SAMPLE_RATE) - self._owed[i] for i, gap in gaps}
         shared = max(0, min(lengths.values()))
-        self._owed = [0] * len(self._owed)
         for i, length in lengths.items():
-            self._append(i, np.zeros(max(0, length - shared), np.float32))
-        longest = max((gap for _, gap in gaps), key=lambda gap: gap.lost_s)
-        return replace(longest, gap_s=shared / SAMPLE_RATE)
+            self._owed[i] = max(0, -length)
+            if length > shared:
+                self._take(i, Notice("", (length - shared) / SAMPLE_RATE))
+        most_lost = max((gap for _, gap in gaps), key=lambda gap: gap.lost_s)
+        return replace(most_lost, gap_s=shared / SAMPLE_RATE)
 
     def _cut(self, count: int) -> Samples:
         """Return the next samples of all channels."""

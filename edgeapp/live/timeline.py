@@ -129,9 +129,12 @@ class Timeline:
         has_waited = first.arrived_s - self._arrived_s < first.seconds / 2  # behind the previous
         if delays[0] <= _TOLERANCE_S or has_waited or min(delays) < delays[0] - _CAUGHT_UP_S:
             return 0.0
-        if not ended and latest.arrived_s - first.arrived_s < _PROOF_S:
+        if latest.arrived_s - first.arrived_s >= _PROOF_S:
+            return min(delays)
+        if not ended:
             return None
-        return min(delays)
+        # No later blocks can prove it. A delay that is shorter may be one of a busy machine.
+        return min(delays) if min(delays) >= _PROOF_S else 0.0
 
     def _gap(self, seconds: float, reason: Literal["start", "dropped", "missing"]) -> Gap:
         self._has_begun = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from edgeapp.live.capture import LiveCapture
 from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.sources import Notice
 from pipelines.asr.live.events import SpeechStarted
-from tests.edgeapp.live.fake_sounddevice import FakeSoundDevice, installed
+from tests.edgeapp.live.fake_sounddevice import FakeSoundDevice, PortAudioError, installed
 
 
 @pytest.fixture
@@ -37,6 +38,31 @@ def test_a_lost_microphone_is_closed_and_devices_are_listed_again(
         assert len(sound.streams) == 2
         assert not sound.streams[1].closed
     assert sound.streams[1].closed
+
+
+def test_ctrl_c_while_a_microphone_is_opened_again_ends_it(sound: FakeSoundDevice) -> None:
+    with ExitStack() as stack:
+        capturing = LiveCapture(stack, None, 1.0, ["headset"])
+        sound.streams[0].break_off()
+        sound.refuse = lambda options: capturing.stop()
+        source = capturing.reopen_microphone()
+        assert source is not None
+        while source.read(0.1) is not None:  # raises DeviceLost if it was not stopped
+            pass
+
+
+def test_a_failed_attempt_to_open_two_microphones_leaves_none_open(sound: FakeSoundDevice) -> None:
+    def refuse(options: dict[str, Any]) -> PortAudioError | None:
+        is_busy = options["device"] == 2 and len(sound.streams) < 5
+        return PortAudioError("Device unavailable", -9985) if is_busy else None
+
+    with ExitStack() as stack:
+        capturing = LiveCapture(stack, None, 1.0, ["built-in", "headset"])
+        sound.streams[1].break_off()
+        sound.refuse = refuse
+        assert capturing.reopen_microphone() is not None
+        assert [stream.closed for stream in sound.streams] == [True] * 4 + [False] * 2
+    assert all(stream.closed for stream in sound.streams)
 
 
 def test_what_is_said_while_models_load_is_kept_and_said(
@@ -89,12 +115,14 @@ def heard_of(sound: FakeSoundDevice, device: str, pieces: list[np.ndarray]) -> l
 def test_a_muted_microphone_is_said_once_and_when_it_is_heard_again(
     sound: FakeSoundDevice,
 ) -> None:
+    """Later zeros may be pauses of a noise gate: a minute of them is reported."""
     rate = 44_100
     noise = np.random.default_rng(1).uniform(-1e-4, 1e-4, 2 * rate).astype(np.float32)
     muted = "the microphone 'USB Headset: Audio (hw:1,0)' sends only silence: is it muted? "
     again = "the microphone 'USB Headset: Audio (hw:1,0)' is heard again"
     zeros = np.zeros(10 * rate, np.float32)
-    messages = heard_of(sound, "headset", [zeros, noise, zeros[: 2 * rate], noise, zeros])
+    pauses = [zeros, noise, zeros[: 4 * rate], noise, *[zeros] * 5, noise]
+    messages = heard_of(sound, "headset", [*pauses, *[zeros] * 7])
     assert [message.startswith(muted) for message in messages] == [True, False, True]
     assert messages[1] == again
     assert not heard_of(sound, "headset", [noise] * 5), "a quiet room is not silence"

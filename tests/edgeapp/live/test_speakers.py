@@ -241,6 +241,44 @@ def test_a_gap_of_one_microphone_is_silence_on_its_channel() -> None:
     assert first[7 * 8_000 :].all()
 
 
+@pytest.mark.parametrize("kept_s", [(24, 13), (13, 24)])
+def test_a_gap_of_two_microphones_of_which_unequal_amounts_were_kept(
+    kept_s: tuple[int, int],
+) -> None:
+    """Only the part that was kept of one alone has silence on the other's channel."""
+    second = np.ones(16_000, np.float32)
+    scripts = [
+        [*[second] * kept, Notice(f"{900 - kept} s are missing", 900.0 - kept, 900.0 - kept)]
+        for kept in kept_s
+    ]
+    source = JoinedSource(*(Scripted(*script, *[second] * 3) for script in scripts))
+    channels, ((before_s, notice),) = read_all(source)
+    assert (before_s, notice.gap_s) == (24, 900 - 24)
+    assert (notice.lost_s, notice.message) == (900 - 13, "887 s are missing")
+    for channel, kept in zip(channels, kept_s, strict=True):
+        assert len(channel) == (24 + 3) * 16_000, "no quarter of an hour of silence"
+        assert channel[: kept * 16_000].all()
+        assert not channel[kept * 16_000 : 24 * 16_000].any()
+        assert channel[24 * 16_000 :].all()
+    assert source.end_s == 903
+
+
+def test_the_longer_gap_of_one_microphone_is_silence_in_small_blocks() -> None:
+    second = np.ones(16_000, np.float32)
+    mine = Scripted(second, Notice("10 s are missing", 10.0, 10.0), *[second] * 25)
+    theirs = Scripted(second, Notice("30 s are missing", 30.0, 30.0), *[second] * 5)
+    source, lengths, gap_s = JoinedSource(mine, theirs), list[int](), 0.0
+    while (piece := source.read(0)) is not None:
+        if isinstance(piece, Notice):
+            gap_s += piece.gap_s
+        else:
+            lengths.append(len(piece))
+            assert piece[:, 0].all()
+            assert (sum(lengths) <= 16_000 or sum(lengths) > 21 * 16_000) == piece[:, 1].all()
+    assert (gap_s, sum(lengths)) == (10, 26 * 16_000)
+    assert max(lengths) <= 16_000
+
+
 def test_what_was_heard_before_a_microphone_was_lost_is_read() -> None:
     tenth, error = np.ones(1_600, np.float32), DeviceLost("unplugged")
     source = JoinedSource(Scripted(*[tenth] * 4), Scripted(tenth, np.zeros(0, np.float32), error))
