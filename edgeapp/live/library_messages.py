@@ -12,7 +12,10 @@ import threading
 __all__ = ["hide_library_messages"]
 
 # Of PortAudio, ALSA and JACK. What they tell is reported as an error of the microphone.
-_HIDDEN = re.compile(rb"Expression '.*' failed in |ALSA lib |[Jj]ack ?\w*[ :]")
+_HIDDEN = re.compile(
+    rb"Expression '.*' failed in |ALSA lib |[Jj]ack ?\w*[ :]"
+    rb"|Cannot (?:connect to server (?:socket|request channel)|use real-time |lock down )"
+)
 
 _LINE_BUFFERED, _BUFFER_BYTES = 1, 4096  # _IOLBF of GNU's stdio.h
 
