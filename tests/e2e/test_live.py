@@ -164,10 +164,11 @@ def test_a_microphone_that_is_unplugged_and_plugged_in_again(
     assert not [note for note in notes if not note.startswith("edgeapp: ")], "as PortAudio prints"
     assert process.returncode == 0, notes
     events = events_of((out + rest).decode())
-    warning, gap = (e for e in events if e["type"] in ("warning", "gap"))
-    assert "was disconnected" in warning["message"]
+    # A busy machine may lose other audio.
+    assert [e for e in events if e["type"] == "warning" and "was disconnected" in e["message"]]
+    away = "no microphone was there"
+    (gap,) = (e for e in events if e["type"] == "gap" and e["message"].endswith(away))
     assert gap["end"] - gap["start"] > 3
-    assert gap["message"].endswith("no microphone was there")
     kept, rate = soundfile.read(tmp_path / "kept.wav")
     assert len(kept) / rate == pytest.approx(events[-1]["time"], abs=0.1)
 
