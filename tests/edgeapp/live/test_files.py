@@ -64,7 +64,10 @@ def test_planned_files_and_existing_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["srt", "vtt", "txt", "jsonl"])
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_file_is_continued(kind: str, is_cut: bool, tmp_path: Path) -> None:
-    """Numbers and times go on; those of the translation with the transcript's."""
+    """Numbers and times go on; those of the translation with the transcript's.
+
+    Events of each session have its own times.
+    """
     talk, german = tmp_path / f"talk.{kind}", tmp_path / f"talk.de.{kind}"
     for name, start in (("one", None), ("two", 3_605.5)):
         at = last_time([talk, german]) if start is not None else None
@@ -93,8 +96,9 @@ def test_a_file_is_continued(kind: str, is_cut: bool, tmp_path: Path) -> None:
     if kind == "txt":
         assert text == "I am one.\nI am two.\n"
     if kind == "jsonl":
-        types = [json.loads(line)["type"] for line in text.splitlines()]
-        assert types == ["committed", "translation_final", "end"] * 2
+        events = [json.loads(line) for line in text.splitlines()]
+        assert [event["type"] for event in events] == ["committed", "translation_final", "end"] * 2
+        assert [event.get("start") for event in events] == [3_604.0, 3_604.0, None] * 2
 
 
 def test_existing_files_are_continued_only_if_that_is_asked_for(tmp_path: Path) -> None:

@@ -321,6 +321,35 @@ def test_after_a_long_gap_files_begin_anew(
     assert f"the audio goes on in {tmp_path / 'talk-2.wav'}" in err
 
 
+def test_two_devices_of_a_stopped_program_have_one_gap(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The sound server has kept 24 s of one and 13 s of the other: files begin anew after that."""
+    sound, now = installed(monkeypatch), 1_000.0
+    for module in (capture, microphone):
+        monkeypatch.setattr(module, "elapsed_s", lambda: now)
+
+    def deliver(stream: FakeStream) -> None:
+        stream.hear(np.full(round(stream.samplerate / 20), 0.5, np.float32))
+
+    with ExitStack() as stack:
+        capturing = LiveCapture(stack, None, 1.0, ["headset", "built-in"], channels=2)
+        capturing.record_to(tmp_path / "talk.wav")
+        now += 900
+        for stream, kept_s in zip(sound.streams, (24, 13), strict=True):
+            for _ in range(kept_s * 20):
+                deliver(stream)
+        for _ in range(5 * 20):
+            now += 0.05
+            for stream in sound.streams:
+                deliver(stream)
+        pieces = list(arrived(capturing.source))
+    (notice,) = (piece for piece in pieces if isinstance(piece, Notice))
+    assert notice.gap_s == pytest.approx(900 - 24, abs=0.1)
+    assert soundfile.info(tmp_path / "talk.wav").duration == pytest.approx(24, abs=0.1)
+    assert soundfile.info(tmp_path / "talk-2.wav").duration == pytest.approx(5, abs=0.1)
+
+
 RECORDING = """
 import sys, threading
 from dataclasses import replace
