@@ -162,7 +162,7 @@ def decode_windows(
     forced_phrases = plan.forced_phrases if resumed is None else ()
     history: _History | None = None
     given_s = last_speech  # the end of the last segment
-    early_ends, is_rest = 0, False  # the window is the rest of a chunk whose text ended early
+    early_ends, is_rest = 0, False  # the window is the rest of a chunk whose text has ended
     while clip_index < len(plan.clips):
         begin, end = plan.clips[clip_index]
         seek = max(seek, begin)
@@ -224,13 +224,16 @@ def decode_windows(
                     segments, _token_logprobs(spans, result, tokenizer), strict=True
                 )
             ]
-        single = [t >= tokenizer.special.timestamp_begin for t in result.tokens[-2:]]
-        ended = single == [False, True]
+        last_two = [t >= tokenizer.special.timestamp_begin for t in result.tokens[-2:]]
+        ended = last_two == [False, True]
         is_rest = False
-        if ended and plan.early_end_s is not None and early_ends < _MOST_EARLY_ENDS:
-            spoken = round(spans[-1].end * FRAMES_PER_SECOND)
+        if plan.early_end_s is not None:
             least = round(plan.early_end_s * FRAMES_PER_SECOND)
-            if least <= spoken <= frames - least:
+            spoken = round(spans[-1].end * FRAMES_PER_SECOND)
+            if not ended:
+                # After the last pause, in which the model heard nothing more, is little sound.
+                is_rest = last_two == [True, True] and frames - advance < least
+            elif early_ends < _MOST_EARLY_ENDS and least <= spoken <= frames - least:
                 advance, early_ends, is_rest = spoken, early_ends + 1, True
         next_seek = seek + advance
         if aligner is not None:

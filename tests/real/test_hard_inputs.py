@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines import SAMPLE_RATE, Segment
+from tests.benchmarks.matrix.sounds import read_utterances, row_sounds
 from tests.fixtures.people import Recording, read_people
 from tests.real.conftest import SHARED, Ours
 
@@ -62,6 +63,14 @@ def test_a_quiet_recording_is_heard(quick: Ours) -> None:
 
 def test_the_first_word_of_a_telephone_call_is_heard(quick: Ours) -> None:
     assert edits(PRINTING, heard(quick, "04_first_word.wav")) == 0
+
+
+def test_what_follows_a_quiet_sentence_says_nothing(quick: Ours, shared_data: Path) -> None:
+    """Half a second after the last word: the sentence was written once more there."""
+    utterances = read_utterances(shared_data)
+    (utterance,) = row_sounds("peak -36 dB", utterances, [30])
+    said = utterance.recording
+    assert said.edits("".join(s.text for s in heard(quick, said.samples))) <= 2
 
 
 @pytest.mark.parametrize("words", [False, True])
