@@ -104,7 +104,8 @@ def pytest_configure(config: pytest.Config) -> None:
         OMP_NUM_THREADS="1" if worker else "2",
         MKL_NUM_THREADS="1" if worker else "2",
         OMP_WAIT_POLICY="PASSIVE",
-        # oneDNN keeps 1,024 kernels of 0.3 MB each; the tests of one file need few at a time.
+        # oneDNN keeps 1,024 kernels, of whose half a megabyte each it frees a part with them; the
+        # tests of one file need few at a time.
         ONEDNN_PRIMITIVE_CACHE_CAPACITY="64",
         TOKENIZERS_PARALLELISM="false",
         # What tests start finds the checkout from any folder.

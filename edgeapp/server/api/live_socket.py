@@ -114,7 +114,7 @@ class _Connection:
             return
         if "after" in options:
             raise ApiError(400, "'after' goes with 'session'")
-        if not options.get("model"):
+        if (options.get("model") or DEFAULT_MODEL) == DEFAULT_MODEL:
             await self._endpoint.service.check_recognizer(self._person)
         choice = await asyncio.to_thread(_choice, options)
         rate = _number(options, "rate", _DEFAULT_RATE)

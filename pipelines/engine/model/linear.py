@@ -26,8 +26,8 @@ __all__ = ["Linear", "make_linear"]
 _PACKED_ROWS = 8
 
 # oneDNN compiles a kernel for each number of rows, which takes half a millisecond, and never frees
-# its 0.3 MB. Numbers of rows are rounded up to this many significant bits, by an eighth at most, so
-# that a layer has 80 kernels for up to 4,096 rows. No row's result depends on the others.
+# its half a megabyte. Numbers of rows are rounded up to this many significant bits, by an eighth at
+# most, so that a layer has 80 kernels for up to 4,096 rows. No row's result depends on the others.
 _ROW_BITS = 4
 
 # Weights of at most this many numbers are kept in a second layout for single rows. Its kernel took

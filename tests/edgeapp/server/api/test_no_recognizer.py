@@ -87,7 +87,14 @@ def test_a_websocket_whose_address_names_a_model_is_served(url: str) -> None:
         assert json.loads(client.recv(60))["type"] == "session.created"
 
 
-@pytest.mark.parametrize("path", ["v1/realtime?intent=transcription", "v1/live?rate=16000"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "v1/realtime?intent=transcription",
+        "v1/live?rate=16000",
+        "v1/live?rate=16000&model=whisper-1",
+    ],
+)
 def test_a_websocket_gets_an_error_and_is_closed(path: str, url: str) -> None:
     with connect(f"{url.replace('http', 'ws')}{path}", open_timeout=60) as client:
         event = json.loads(client.recv(60))
