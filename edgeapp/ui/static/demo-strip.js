@@ -23,6 +23,6 @@ export class DemoStrip {
       place.hidden = !models.length || models.some((model) => !model.bundled);
       offer.allow(options.can_change);
     });
-    onDownload(({ state }) => state === "done" && !place.hidden && toast(arrived));
+    onDownload(({ state, name }) => state === "done" && name === better && !place.hidden && toast(arrived));
   }
 }
