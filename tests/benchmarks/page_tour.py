@@ -218,7 +218,7 @@ def models(tour: Tour) -> None:
         page.fill("[name=name]", "small")
         page.click(".ea-get [type=submit]")
         page.click("#ea-models .ea-plan button")
-        page.wait_for_selector("#ea-models .ea-plan progress")
+        page.wait_for_selector("#ea-models .ea-pull progress")
         tour.take(page, "models-busy")
 
 

@@ -69,6 +69,14 @@ def another(desk: Desk, tab: str) -> Any:
     return page
 
 
+def goes_on(models: Any) -> None:
+    """Wait until the Models tab is told that a download is further."""
+    done = models.locator(".ea-pull progress").evaluate("(bar) => bar.value")
+    models.wait_for_function(
+        "(done) => document.querySelector('.ea-pull progress').value > done", arg=done
+    )
+
+
 def test_the_download_outlives_its_tab_and_captions_start_in_the_one_that_pressed_start(
     browser: Any, bare: Callable[..., Any], dripping: threading.Event
 ) -> None:
@@ -100,7 +108,10 @@ def test_the_download_outlives_its_tab_and_captions_start_in_the_one_that_presse
             tab.wait_for_selector(f"{CARD}:has-text('Captions start as soon as it is here')")
         hidden.evaluate(HIDE)
         models = another(desk, "models")
-        models.wait_for_selector(".ea-plan:has-text('base')")
+        models.wait_for_selector(".ea-pull:has-text('base')")
+        pictures = another(desk, "pictures")
+        pictures.wait_for_selector(".ea-demo:has-text('base is being downloaded.')")
+        assert pictures.is_disabled(".ea-demo button:has-text('Get microsoft/')")
 
         dripping.set()
         started.wait_for_selector(".ea-live[data-state=listening]")
@@ -108,6 +119,9 @@ def test_the_download_outlives_its_tab_and_captions_start_in_the_one_that_presse
         started.wait_for_selector(".ea-live[data-state=idle]")
         keeps.wait_for_selector("#ea-file .ea-left:has-text('Done.')")
         models.wait_for_selector(".ea-rows li:has-text('base')")
+        pictures.wait_for_selector(".ea-demo:has-text('Bundled reader')")
+        assert not pictures.is_disabled(".ea-demo button:has-text('Get microsoft/')")
+        assert pictures.locator(".ea-toasts p").count() == 0, "its better reader has not come"
         for tab in (started, hidden, looks):
             tab.wait_for_selector(".ea-need", state="hidden")
         for tab in (hidden, looks):
@@ -126,13 +140,21 @@ def test_one_download_at_a_time_and_a_cancelled_one(
         page.click(f"{CARD} button:has-text('Download')")
         page.wait_for_selector(f"{CARD}:has-text('Getting base')")
         models = another(desk, "models")
+        models.fill("[name=name]", "base")
+        models.click(".ea-get [type=submit]")
+        models.wait_for_selector(".ea-plan button:disabled")
+        goes_on(models)
+        assert models.is_visible(".ea-plan:has-text('whisper-base')"), "it was looked up"
         models.evaluate(
             "import('/edgeapp/static/download.js').then((module) => module.beginDownload('tiny'))"
         )
         models.wait_for_selector(".ea-plan:has-text('base is being downloaded')")
+        goes_on(models)
+        assert models.is_visible(".ea-plan:has-text('base is being downloaded')")
         models.reload()
         ready(models, "models")
-        models.click(".ea-plan >> text=Cancel")
+        models.click(".ea-pull >> text=Cancel")
+        models.wait_for_selector(".ea-pull:has-text('Cancelled')")
         page.wait_for_selector(f"{CARD}:has-text('Stopped; it resumes next time.')")
         dripping.set()
         page.click(f"{CARD} button:has-text('Download')")

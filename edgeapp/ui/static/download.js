@@ -71,14 +71,16 @@ export class DownloadOffer {
   show(state) {
     const { name, message = "", done = 0, total = 0 } = state;
     const own = name === this.name;
-    this.running = own && state.state === "running";
+    const running = state.state === "running";
+    this.running = own && running;
     const failed = own && (state.state === "failed" || state.state === "refused");
     this.bar.hidden = !this.running;
     this.get.hidden = this.running || !this.allowed;
+    this.get.disabled = running; // the server downloads one model at a time
     this.cancel.hidden = !this.running || !this.allowed;
     this.text.classList.toggle("ea-wrong", failed);
     // Screen readers say the ends, not each number.
-    this.text.setAttribute("aria-live", this.running ? "off" : "polite");
+    this.text.setAttribute("aria-live", running ? "off" : "polite");
     if (this.running) {
       this.bar.max = total || 1;
       this.bar.value = done;
@@ -87,6 +89,7 @@ export class DownloadOffer {
         : t("Asking the hub for {name}…", { name });
     } else if (failed) this.text.textContent = message;
     else if (own && state.state === "cancelled") this.text.textContent = t("Stopped; it resumes next time.");
+    else if (running && this.allowed) this.text.textContent = t("{name} is being downloaded.", { name });
     else this.text.textContent = this.idle(this.allowed);
   }
 }

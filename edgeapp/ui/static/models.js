@@ -25,6 +25,8 @@ class Models {
     this.root = root;
     this.find = (selector) => root.querySelector(selector);
     this.busy = null;
+    this.planned = ""; // the name of the model that was looked up
+    this.pull = null; // the name of the model that is being downloaded, and the elements that show it
     this.find("#ea-known").append(...KNOWN.map((name) => new Option("", name)));
     this.find("form").onsubmit = (event) => {
       event.preventDefault();
@@ -38,12 +40,14 @@ class Models {
 
   /** Show the server's download. @param {import("/edgeapp/static/download.js").Download} state */
   download({ state, name, done, total, note, message }) {
-    if (state === "running") return this.progress({ name, done, total });
-    if (state === "failed" || state === "refused") return this.refused(message);
-    if (state === "cancelled") return this.plan(make("p", {}, t("Cancelled; the download resumes next time.")));
-    if (state === "done") this.plan(make("p", {}, note ? fromServer(note) : t("{name} is installed.", { name })));
-    else if (this.pull) this.plan(); // it has ended while there was no connection
-    this.refresh();
+    if (state === "refused") return this.refused(message);
+    if (state === "running") this.progress({ name, done, total });
+    else if (state === "failed") this.ended(make("p", { class: "ea-wrong" }, message));
+    else if (state === "cancelled") this.ended(make("p", {}, t("Cancelled; the download resumes next time.")));
+    else if (state === "done") this.ended(make("p", {}, note ? fromServer(note) : t("{name} is installed.", { name })));
+    else if (this.pull) this.ended(); // while there was no connection
+    this.offer();
+    if (state === "done" || state === "none") this.refresh();
   }
 
   get seen() {
@@ -116,14 +120,34 @@ class Models {
     }
   }
 
-  plan(...inside) {
-    this.pull = null;
-    const place = this.find(".ea-plan");
+  /** Show elements in a part of the tab; without any, hide it. */
+  put(selector, ...inside) {
+    const place = this.find(selector);
     place.replaceChildren(...inside);
     place.hidden = !inside.length;
   }
 
+  /** Show what looking a model up has found. */
+  plan(...inside) {
+    this.planned = "";
+    this.put(".ea-plan", ...inside);
+  }
+
+  /** Show how the download has ended. */
+  ended(...inside) {
+    if (this.pull?.name === this.planned) this.plan();
+    this.pull = null;
+    this.put(".ea-pull", ...inside);
+  }
+
+  /** Let the model that was looked up be downloaded, unless a download is running. */
+  offer() {
+    const button = this.find(".ea-plan button");
+    if (button) button.disabled = this.pull !== null;
+  }
+
   async look(name) {
+    if (!this.pull) this.put(".ea-pull"); // how an earlier download has ended
     if (!name) return this.plan();
     this.plan(make("p", {}, t("Asking the hub…")));
     try {
@@ -135,6 +159,8 @@ class Models {
       const details = make("details", {}, make("summary", {}, plural(files.length, "1 file", "{count} files")), list);
       const said = note ? [make("p", {}, fromServer(note))] : [];
       this.plan(make("p", {}, `${repository}: ${size(bytes)}${here}`), ...said, details, button);
+      this.planned = name;
+      this.offer();
     } catch (error) {
       this.refused(error.message);
     }
@@ -151,7 +177,8 @@ class Models {
       cancel.onclick = cancelDownload;
       const bar = make("progress", { "aria-label": t("Download of {name}", { name }) });
       const far = make("span", { "aria-live": "off" });
-      this.plan(make("p", {}, `${name}: `, far), bar, cancel);
+      if (this.planned === name) this.plan();
+      this.put(".ea-pull", make("p", {}, `${name}: `, far), bar, cancel);
       this.pull = { name, bar, far };
     }
     this.pull.bar.max = total || 1;
