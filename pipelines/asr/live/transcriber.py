@@ -206,14 +206,14 @@ class LiveTranscriber:
             buffer: it is not used any more afterwards.
             speech_end: where its speech ends, as a position in the stream.
         """
-        events = self._decode_rest(buffer)
+        events = self._decode_rest(buffer, speech_end)
         while self._ends_early(buffer, speech_end):
             count = len(split_words(buffer.hypothesis, self._tokenizer))
             events += self._commit(buffer, count, with_mark=True)
             if not self._pop_segments(buffer):
                 break
             buffer.decoded_samples = 0
-            events += self._decode_rest(buffer)
+            events += self._decode_rest(buffer, speech_end)
         words = split_words(buffer.hypothesis, self._tokenizer)
         count = len(words)
         if buffer.rejected:
@@ -222,11 +222,11 @@ class LiveTranscriber:
             count = aligned_word_count(words, buffer.token_times, buffer.decoded_s)
         return events + self._commit(buffer, count, final=True)
 
-    def _decode_rest(self, buffer: LiveBuffer) -> list[LiveEvent]:
+    def _decode_rest(self, buffer: LiveBuffer, speech_end: int) -> list[LiveEvent]:
         """Decode all of the buffer, unless the latest update did."""
         # Also after split() cut audio off, and where the language was not known before.
         stale = buffer.waits or buffer.decoded_samples != len(buffer.samples)
-        return self._decode(buffer, len(buffer.samples), ended=True) if stale else []
+        return self._decode(buffer, len(buffer.samples), speech_end, ended=True) if stale else []
 
     def _update(self) -> list[LiveEvent]:
         """Decode and commit by the policy, if an update is due."""
@@ -234,7 +234,8 @@ class LiveTranscriber:
         if buffer is None or buffer.due_samples is None:
             return []
         previous = split_words(buffer.hypothesis, self._tokenizer)
-        events = self._decode(buffer, buffer.due_samples)
+        speech_end = self._stream_offset + self._vad.speech_end
+        events = self._decode(buffer, buffer.due_samples, speech_end)
         current = split_words(buffer.hypothesis, self._tokenizer)
         if buffer.rejected or not self._spoken.is_sure:
             count = 0
@@ -245,18 +246,26 @@ class LiveTranscriber:
             # The last word may be the beginning of a longer one (so does SimulStreaming).
             whole = max(0, len(current) - 1)
             count = min(whole, aligned_word_count(current, buffer.token_times, limit_s))
-        ends_early = self._ends_early(buffer, self._stream_offset + self._vad.speech_end)
+        ends_early = self._ends_early(buffer, speech_end)
         events += self._commit(buffer, count, with_mark=ends_early)
         self._trim(buffer, ends_early)
         return events
 
-    def _decode(self, buffer: LiveBuffer, samples: int, *, ended: bool = False) -> list[LiveEvent]:
+    def _decode(
+        self, buffer: LiveBuffer, samples: int, speech_end: int, *, ended: bool = False
+    ) -> list[LiveEvent]:
         """Decode the buffer's first `samples` samples, with its committed tokens as the prefix.
 
         Nothing is decoded while the language is not known, unless the buffer has `ended`.
+
+        Args:
+            buffer: its hypothesis is replaced.
+            samples: how many of the buffer's samples are decoded.
+            speech_end: where its speech ends so far, as a position in the stream.
+            ended: no more audio follows in this buffer.
         """
         buffer.decoded_samples, buffer.due_samples = samples, None
-        speech_s = self._speech_s(buffer.offset + samples)
+        speech_s = self._speech_s(min(speech_end, buffer.offset + samples))
         buffer.waits = not ended and self._spoken.waits(speech_s)
         if buffer.waits:
             return []
@@ -299,9 +308,8 @@ class LiveTranscriber:
         """The sentence that the buffer may continue, if it is in the same language."""
         return buffer.context if language == self._sentence_language else ()
 
-    def _speech_s(self, position: int) -> float:
-        """Seconds of the utterance's speech before a position in the stream."""
-        end = min(position, self._stream_offset + self._vad.speech_end)
+    def _speech_s(self, end: int) -> float:
+        """Return the seconds of the utterance's speech, which ends at a position in the stream."""
         pre_roll_s = self._options.vad.pre_roll_s
         return max(0.0, (end - self._utterance_start) / SAMPLE_RATE - pre_roll_s)
 

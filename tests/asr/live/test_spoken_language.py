@@ -198,6 +198,33 @@ def test_one_word_has_the_language_of_the_candidates_or_of_the_session() -> None
     assert recognizer.languages <= {"de", "fr"}
 
 
+class Unsure(Bilingual):
+    """Hears German in everything, and is not certain of it."""
+
+    def language_probs(self, encoded: Any) -> Heard:
+        return heard("de", 0.8, en=0.1)
+
+
+@pytest.mark.parametrize("block", [1600, 10**6], ids=["as it comes", "one block"])
+@pytest.mark.parametrize("pause", [True, False], ids=["pause", "no pause"])
+def test_the_last_words_have_the_same_language_with_and_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch, block: int, pause: bool
+) -> None:
+    monkeypatch.setattr("pipelines.asr.live.transcriber.system_language", lambda: "en")
+    audio = pieces([9, 14, 11])  # less than two updates can agree on
+    events = listen(audio if pause else audio[:-16_000], every(block), OPTIONS, Unsure())
+    assert by_language(events) == [("de", 3)]
+
+
+@pytest.mark.parametrize("block", [1600, 10**6], ids=["as it comes", "one block"])
+def test_what_follows_short_speech_in_the_same_block_is_no_evidence_of_its_language(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr("pipelines.asr.live.transcriber.system_language", lambda: "en")
+    events = listen(pieces([9, 14], GERMAN), every(block), OPTIONS, Bilingual())
+    assert by_language(events) == [("en", 2), ("de", 12)]
+
+
 def test_a_given_language_that_is_not_spoken_is_said() -> None:
     options = replace(OPTIONS, transcribe=TranscribeOptions(language="en"))
     recognizer = Bilingual()
