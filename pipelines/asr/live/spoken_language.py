@@ -99,7 +99,7 @@ class SpokenLanguage:
 
     def _decide(self, speech_s: float, heard: Mapping[str, float], *, ended: bool) -> None:
         """Decide on the language, if there is evidence enough."""
-        self._checked_s = speech_s
+        self._count_doubt(speech_s, heard)
         top, share = self._top(heard)
         reliable, late = speech_s >= _RELIABLE_S, speech_s >= _LATEST_S
         # In little speech, one of two candidates may be far ahead of the other by chance.
@@ -117,11 +117,15 @@ class SpokenLanguage:
 
     def _check(self, speech_s: float, heard: Mapping[str, float]) -> None:
         """Check a decision, and a language that was given."""
-        passed_s, self._checked_s = speech_s - self._checked_s, speech_s
+        self._count_doubt(speech_s, heard)
         top, share = self._top(heard)
         agreed = self._agrees(top, heard)
         if self._given is None and (share > _CERTAIN or agreed):
             self._believe(top)
+
+    def _count_doubt(self, speech_s: float, heard: Mapping[str, float]) -> None:
+        """Count the speech since the latest detection, if it is in no expected language."""
+        passed_s, self._checked_s = speech_s - self._checked_s, speech_s
         if not self.expected or sum(map(heard.__getitem__, self.expected)) >= _IMPROBABLE:
             self._doubt_s = 0.0
             return

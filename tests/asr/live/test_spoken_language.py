@@ -133,6 +133,26 @@ def test_a_given_language_is_doubted_after_ten_seconds_once() -> None:
     assert [each for each in doubts(heard("ja", 0.95), 20) if each] == ["ja"], "a new episode"
 
 
+def test_another_language_than_the_candidates_is_said_of_short_utterances_too() -> None:
+    spoken = SpokenLanguage(None, ("en", "de"))
+
+    def doubts(what: Heard, utterances: int) -> list[str | None]:
+        found = []
+        for _ in range(utterances):
+            spoken.begin()
+            for half in range(2, 6):
+                spoken.hear(half / 2, lambda: what)
+                found.append(spoken.take_doubt())
+            spoken.hear(2.6, lambda: what, ended=True)
+            found.append(spoken.take_doubt())
+        return found
+
+    assert not any(doubts(heard("ja", 0.95, de=0.02, en=0.01), 3))
+    assert not any(doubts(heard("de", 0.95), 1)), "German in between is expected"
+    japanese = doubts(heard("ja", 0.95, de=0.02, en=0.01), 8)
+    assert [each for each in japanese if each] == ["ja"]
+
+
 class Bilingual(ToneTranscriber):
     """The low words are English, the high ones German; the latest words count most."""
 
