@@ -218,7 +218,8 @@ class LiveOutputFile:
             self._write(f"{_named(cue).text}\n")
             return
         srt = self._format == ".srt"
-        from_s, to_s = cue.start - self._start, cue.end - self._start
+        # A translator that was opened only after a long gap translates what was said before it.
+        from_s, to_s = (max(0.0, time - self._start) for time in (cue.start, cue.end))
         start, end = (stamp(t, hours=srt, mark="," if srt else ".") for t in (from_s, to_s))
         number = f"{self._count}\n" if srt else ""
         cue = replace(cue, text=cue.text.replace("-->", "->"))

@@ -13,6 +13,7 @@ from pipelines import (
     EdgeError,
     LiveTranslation,
     LiveTranslator,
+    ModelError,
     ModelNotFound,
     TranslateOptions,
 )
@@ -55,15 +56,20 @@ class PairTranslators:
         """
         if source == self._target:
             return _Unchanged(source)
-        opened = self.prepare(source)
+        opened = self._opening(source)
         if not wait and not opened.done():
             return None
         return live_translator(opened.result(), self._target, source)
 
-    def prepare(self, source: str) -> Future[Translator]:
-        """Begin to open the model of a language."""
+    def prepare(self, source: str) -> None:
+        """Begin to open the model of a language, if one is needed."""
+        if source != self._target:
+            self._opening(source)
+
+    def _opening(self, source: str) -> Future[Translator]:
+        """Return the model of a language, which is opened from the first call on."""
         with self._lock:
-            first = source not in self._opened and source != self._target
+            first = source not in self._opened
             opened = self._opened.setdefault(source, Future())
         if first:
             name = f"open the translator from {source}"
@@ -83,8 +89,10 @@ class PairTranslators:
             with self._lock:
                 if not self._closed:
                     self._in_use.enter_context(self._pool.using(translator))
-        except BaseException as error:
+        except EdgeError as error:
             future.set_exception(error)
+        except Exception as error:  # of the disk, or of the memory of a GPU
+            future.set_exception(ModelError(str(error) or repr(error)))
         else:
             future.set_result(translator)
 

@@ -111,6 +111,8 @@ class LiveSession:
             if isinstance(failure, DeviceLost):
                 yield WarningRaised(str(failure))
                 current = next_source()
+        # Only here does no audio wait for the translators that are still being opened.
+        yield from self._translate(None, wait=True)
         if self._heard is not None and self._heard.note is not None:
             yield LanguageNote(self._heard.note)
         yield SessionEnded(self._seconds)
@@ -197,10 +199,18 @@ class LiveSession:
                 self._heard.add_words(event.words)
             yield SpeakerEvent(channel.speaker, event) if len(self._channels) > 1 else event
 
-    def _translate(self, source: LiveSource | None) -> Iterator[SessionEvent | UpdateDecoded]:
-        """Translate, unless audio is waiting. source: None: the audio has ended."""
+    def _translate(
+        self, source: LiveSource | None, *, wait: bool = False
+    ) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Translate, unless audio is waiting.
+
+        Args:
+            source: None: its audio has ended.
+            wait: until the translators are opened.
+        """
         for channel in self._channels:
-            events = channel.translate(lambda: _is_behind(source), ended=source is None)
+            ended = source is None
+            events = channel.translate(lambda: _is_behind(source), ended=ended, wait=wait)
             try:
                 yield from self._tagged(channel, events)
             except EdgeError as error:

@@ -30,7 +30,7 @@ from pipelines import (
     UpdateDecoded,
 )
 
-__all__ = ["SpeechChannel"]
+__all__ = ["SpeechChannel", "other_language_message"]
 
 _OVERDUE_S = 3.0  # a sentence that has waited so long is translated before more is recognized
 
@@ -91,15 +91,18 @@ class SpeechChannel:
         self._samples += samples
         return self._noted(self.recognizer.skip(samples))
 
-    def translate(self, is_behind: Callable[[], bool], *, ended: bool) -> Iterator[SpeechEvent]:
+    def translate(
+        self, is_behind: Callable[[], bool], *, ended: bool, wait: bool = False
+    ) -> Iterator[SpeechEvent]:
         """Translate complete sentences, then the running one.
 
         Args:
             is_behind: whether recognition needs the time; then one sentence at most is translated,
                 if it has waited for three seconds, and the rest later.
             ended: the audio has ended; only complete sentences are translated.
+            wait: until the translators are opened; without it, their text is translated later.
         """
-        self._pass_on(wait=ended)
+        self._pass_on(wait=wait)
         while self._warnings:
             yield WarningRaised(self._warnings.popleft())
         may_delay = True
@@ -134,7 +137,7 @@ class SpeechChannel:
         noted: list[SpeechEvent | UpdateDecoded] = []
         for event in events:
             if isinstance(event, OtherLanguage):
-                noted.append(WarningRaised(_other_language_message(event)))
+                noted.append(WarningRaised(other_language_message(event)))
                 continue
             noted.append(event)
             if isinstance(event, PartialText):
@@ -218,7 +221,8 @@ class SpeechChannel:
         self._untimed.clear()
 
 
-def _other_language_message(event: OtherLanguage) -> str:
-    """What to say of speech that is not in a language that was given."""
+def other_language_message(event: OtherLanguage) -> str:
+    """Return what to say of speech that is not in a language that was given."""
     heard, *given = (LANGUAGES[code].title() for code in (event.language, *event.expected))
-    return f"this sounds like {heard}, but is written as {' or '.join(given)}, which was given"
+    done = "translated" if event.task == "translate" else "written"
+    return f"this sounds like {heard}, but is {done} as {' or '.join(given)}, which was given"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from pipelines.asr.results import Word
 
@@ -38,7 +38,7 @@ class PartialText:
 
     Attributes:
         text: the text.
-        language: the code of its language; None before it is known.
+        language: the code of the spoken language; None before it is known.
     """
 
     text: str
@@ -54,7 +54,7 @@ class CommittedText:
         start: time of its first word.
         end: time of its last word.
         words: its words, with their times and probabilities.
-        language: the code of its language.
+        language: the code of the spoken language.
     """
 
     text: str
@@ -73,10 +73,12 @@ class OtherLanguage:
     Attributes:
         language: the code of the language that was heard.
         expected: the codes of those that were given.
+        task: what is done with the speech.
     """
 
     language: str
     expected: tuple[str, ...]
+    task: Literal["transcribe", "translate"] = "transcribe"
 
 
 @dataclass(frozen=True)

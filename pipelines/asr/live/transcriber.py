@@ -302,7 +302,9 @@ class LiveTranscriber:
             buffer.decoded_s, len(result.window.tokens), len(draft), result.accepted
         )
         doubt = self._spoken.take_doubt()
-        return [update] if doubt is None else [update, OtherLanguage(doubt, self._spoken.expected)]
+        if doubt is None:
+            return [update]
+        return [update, OtherLanguage(doubt, self._spoken.expected, self._options.transcribe.task)]
 
     def _context_of(self, buffer: LiveBuffer, language: str) -> Sequence[int]:
         """The sentence that the buffer may continue, if it is in the same language."""

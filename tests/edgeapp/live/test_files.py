@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.live.events import SessionEnded, Status, TranslationFinal, TranslationPartial
+from edgeapp.live.events import (
+    AudioLost,
+    SessionEnded,
+    Status,
+    TranslationFinal,
+    TranslationPartial,
+)
 from edgeapp.live.files import LiveOutputFile, last_time, plan_outputs
 from pipelines.asr.live.events import CommittedText, PartialText
 from pipelines.errors import OptionError, OutputError
@@ -44,6 +50,18 @@ def test_the_open_cue_is_written_when_a_session_is_interrupted(tmp_path: Path) -
     output.write(CommittedText(" And you", 1.0, 2.0))
     output.close()
     assert (tmp_path / "talk.txt").read_text() == "And you\n"
+
+
+def test_a_translation_of_what_was_said_before_a_long_gap_has_valid_times(tmp_path: Path) -> None:
+    output = LiveOutputFile(tmp_path / "talk.de.srt", translated=True)
+    output.write(AudioLost(10.0, 1000.0, "the computer slept"))
+    output.write(TranslationFinal("Guten Tag.", 1.0, 2.0, "Good day."))
+    output.write(TranslationFinal("Ja.", 1001.0, 1002.0, "Yes."))
+    output.close()
+    assert output.path != tmp_path / "talk.de.srt"
+    assert output.path.read_text() == (
+        "1\n00:00:00,000 --> 00:00:00,000\nGuten Tag.\n\n2\n00:00:01,000 --> 00:00:02,000\nJa.\n\n"
+    )
 
 
 def test_planned_files_and_existing_ones(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import pytest
 
 from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.events import (
+    SessionEnded,
     SessionEvent,
     TranslationFinal,
     TranslationPartial,
@@ -21,15 +22,18 @@ from edgeapp.live.events import (
 from edgeapp.live.pair_translators import PairTranslators
 from edgeapp.live.session import LiveSession
 from edgeapp.live.setup import choosing_language
-from edgeapp.live.sources import FileSource
+from edgeapp.live.sources import FileSource, Notice
 from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.model_pool import ModelPool
 from pipelines import (
     CommittedText,
+    DeviceLost,
     LiveOptions,
     LiveTranscriber,
     ModelNotFound,
     PartialText,
+    Samples,
+    SpeechEnded,
     TranscribeOptions,
     Transcriber,
 )
@@ -37,6 +41,9 @@ from pipelines.asr.audio.vad import VoiceActivity
 from tests.asr.live.listening import OPTIONS
 from tests.asr.live.test_spoken_language import ENGLISH, GERMAN, Bilingual, pieces
 from tests.asr.tones import loudness
+from tests.edgeapp.live.test_session import Scripted
+
+Task: TypeAlias = Literal["transcribe", "translate"]
 
 
 class Shouting:
@@ -143,12 +150,54 @@ def test_captions_do_not_wait_for_a_translator() -> None:
     assert [e.source for e in events if isinstance(e, TranslationFinal)] == [said(events, "en")]
 
 
-def test_another_language_than_the_given_one_is_said_once() -> None:
-    options = LiveOptions(transcribe=TranscribeOptions(language="en"), min_chunk_s=0.3)
-    session = LiveSession(channel(None, options))
+@pytest.mark.parametrize("wait", ["a long gap", "a lost device"])
+def test_audio_does_not_wait_for_a_translator(wait: str) -> None:
+    pool = Pool("en-fr")
+    pool.may_open.clear()
+    pairs = PairTranslators(cast(ModelPool, pool), None, "fr")
+    gap = [Notice("the computer slept", 700.0, 700.0)] if wait == "a long gap" else []
+
+    class Interrupted(Scripted):
+        def read(self, wait_s: float) -> Samples | Notice | None:
+            if not self._pieces and not gap:
+                raise DeviceLost("the microphone was disconnected")
+            return super().read(wait_s)
+
+    def other() -> FileSource:
+        assert not pool.may_open.is_set()
+        return FileSource(pieces(ENGLISH), 0)
+
+    last = [pieces(ENGLISH)] if gap else []
+    events = list[Any]()
+    for event in LiveSession(channel(pairs)).run(Interrupted(pieces(ENGLISH), *gap, *last), other):
+        events.append(event)
+        if sum(isinstance(e, SpeechEnded) for e in events) == 2:
+            pool.may_open.set()
+        assert pool.may_open.is_set() or not isinstance(event, TranslationFinal)
+    pairs.close()
+    assert len([e for e in events if isinstance(e, TranslationFinal)]) == 2
+
+
+def test_a_translator_that_cannot_be_opened_is_said_and_captions_go_on() -> None:
+    class Broken(Pool):
+        def translator(self, name: str | None, source: str, target: str) -> Shouting:
+            raise OSError("Input/output error")
+
+    events = list(run(Broken(), "fr", ENGLISH, ENGLISH))
+    assert len(said(events, "en").split()) == 24
+    assert [e.message for e in events if isinstance(e, WarningRaised)] == [
+        "English is not translated: Input/output error"
+    ]
+    assert isinstance(events[-1], SessionEnded)
+
+
+@pytest.mark.parametrize(("task", "done"), [("transcribe", "written"), ("translate", "translated")])
+def test_another_language_than_the_given_one_is_said_once(task: Task, done: str) -> None:
+    transcribe = TranscribeOptions(language="en", task=task)
+    session = LiveSession(channel(None, LiveOptions(transcribe=transcribe, min_chunk_s=0.3)))
     events = list(session.run(FileSource(pieces(*[GERMAN] * 5), 0)))
     assert [e.message for e in events if isinstance(e, WarningRaised)] == [
-        "this sounds like German, but is written as English, which was given"
+        f"this sounds like German, but is {done} as English, which was given"
     ]
 
 
