@@ -40,11 +40,12 @@ class Downloads:
         self._thread: threading.Thread | None = None
         self._cancelled = threading.Event()
 
-    def join(self, send: Send) -> Message | None:
-        """Send to a page what comes from now on; returns the latest message, if a download runs."""
-        with self._lock:
+    def join(self, send: Send, hello: Message) -> None:
+        """Send to a page a first message, with the latest one about the download that is running
+        (or None) as its "download", and then what comes."""
+        with self._lock:  # so that the end of the download cannot come before the first message
+            send(hello | {"download": self._running})
             self._pages.append(send)
-            return self._running
 
     def leave(self, send: Send) -> None:
         """Send no more to a page."""

@@ -187,8 +187,8 @@ class _Connection:
         limits["picture_megabytes"] = min(self._endpoint.uploads.megabytes, LARGEST_PICTURE_MB)
         hello: Message = {"type": "hello", "session": self.token, "limits": limits}
         hello["pictures"] = self._picture_token
-        hello["download"] = self._endpoint.downloads.join(self._outbox.put)
-        self._outbox.put(hello | {"history": self._history.on, "user": self._user})
+        hello |= {"history": self._history.on, "user": self._user}
+        self._endpoint.downloads.join(self._outbox.put, hello)
         parts = (self._read, self._write, partial(close_when_full, self._outbox))
         await serve_parts(self._websocket, parts, self._end)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,18 @@ class Page:
 
     def __init__(self, downloads: Downloads) -> None:
         self.messages: list[dict[str, Any]] = []
-        self._ended = threading.Event()
-        self.joined = downloads.join(self.send)
+        self.ended = threading.Event()
+        downloads.join(self.send, {"type": "hello"})
+        self.joined = self.messages[0]["download"]
 
     def send(self, message: dict[str, Any]) -> None:
         self.messages.append(message)
-        if message["state"] in END:
-            self._ended.set()
+        if message.get("state") in END:
+            self.ended.set()
 
     def end(self) -> dict[str, Any]:
-        assert self._ended.wait(60)
-        self._ended.clear()
+        assert self.ended.wait(60)
+        self.ended.clear()
         return self.messages[-1]
 
 
@@ -99,19 +101,48 @@ def test_a_download_that_fails_or_is_cancelled_makes_room_for_the_next(
     downloads.close()
 
 
-def test_a_server_that_ends_ends_its_download(hub: dict[str, Callable[[], None]]) -> None:
-    begun, closing = threading.Event(), threading.Event()
+def test_a_server_that_ends_ends_its_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
 
-    def wait() -> None:
-        begun.set()
-        assert closing.wait(60)
+    def pull(name: str, report: Callable[[PullProgress], None]) -> ResolvedModel:
+        for done in range(6_000):  # a minute
+            report(PullProgress("model.bin", done, 6_000))
+            begun.set()
+            time.sleep(0.01)
+        raise AssertionError(f"{name} was not cancelled")
 
-    hub["base"] = wait
+    monkeypatch.setattr("pipelines.hub.pull", pull)
     downloads = Downloads()
     page = Page(downloads)
     downloads.begin("base")
     assert begun.wait(60)
-    downloads.cancel()
-    closing.set()
     downloads.close()
     assert page.messages[-1]["state"] == "cancelled"
+
+
+def test_a_download_that_ends_as_a_page_joins_ends_for_that_page(
+    hub: dict[str, Callable[[], None]],
+) -> None:
+    go_on = threading.Event()
+
+    def wait() -> None:
+        assert go_on.wait(60)
+
+    hub["base"] = wait
+    downloads = Downloads()
+    other = Page(downloads)
+    downloads.begin("base")
+    sent: list[dict[str, Any]] = []
+
+    def send(message: dict[str, Any]) -> None:
+        if message["type"] == "hello":
+            go_on.set()
+            other.ended.wait(0.2)  # in vain, because the end has to wait for this message
+        sent.append(message)
+
+    downloads.join(send, {"type": "hello"})
+    other.end()
+    first, *_, last = sent
+    assert (first["type"], first["download"]["state"]) == ("hello", "running")
+    assert last["state"] == "done"
+    downloads.close()
