@@ -30,6 +30,7 @@ export class QueuedTab {
     this.find = (selector) => root.querySelector(selector);
     this.complete = false;
     this.number = 0; // of the file that is worked on, which all messages about it carry
+    this.waiting = false; // until files can be worked on: nothing is at the server yet
   }
 
   /** Where files are uploaded to, and their limit in MB. @param {any} server its hello */
@@ -58,7 +59,7 @@ export class QueuedTab {
     this.find(".ea-again").onclick = () => this.reset();
     this.during("error", ({ kind, message }) => kind === task && this.failed(message));
     this.during("idle", ({ kind, cancelled }) => kind === task && this.ended(cancelled));
-    on("lost", () => this.working && this.failed(this.kind.lost));
+    on("lost", () => this.working && !this.waiting && this.failed(this.kind.lost));
   }
 
   /** As `on`, for the file that is worked on. What the server still sends about another one, which was
@@ -101,7 +102,9 @@ export class QueuedTab {
     this.complete = false;
     this.prepare(file, picked(this.root));
     this.state("working");
+    this.waiting = true;
     await this.able();
+    this.waiting = false;
     if (!this.worksOn(number)) return;
     const choice = picked(this.root);
     this.status(t("Uploading"));
