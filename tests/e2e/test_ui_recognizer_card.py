@@ -24,6 +24,12 @@ HIDE = """() => {
     Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' });
 }"""
 
+RECONNECT = """async () => {
+    const { on, reconnect } = await import('/edgeapp/static/session.js');
+    reconnect();
+    await new Promise((connected) => on('hello', () => connected()));
+}"""
+
 
 @pytest.fixture
 def bare(
@@ -107,6 +113,8 @@ def test_the_download_outlives_its_tab_and_captions_start_in_the_one_that_presse
             tab.click(".ea-start")
             tab.wait_for_selector(f"{CARD}:has-text('Captions start as soon as it is here')")
         hidden.evaluate(HIDE)
+        keeps.evaluate(RECONNECT)
+        looks.select_option("#ea-live [name=target]", "de")
         models = another(desk, "models")
         models.wait_for_selector(".ea-pull:has-text('base')")
         pictures = another(desk, "pictures")
@@ -128,6 +136,10 @@ def test_the_download_outlives_its_tab_and_captions_start_in_the_one_that_presse
             assert tab.get_attribute(".ea-live", "data-state") == "idle"
             assert tab.inner_text(".ea-start") == "Start"
             assert tab.input_value("#ea-live [name=language]") == "", "detected, not English"
+        again = another(desk, "live")
+        again.wait_for_selector("#ea-live [name=language] option[value=de]", state="attached")
+        assert again.input_value("#ea-live [name=language]") == "", "English was not chosen"
+        assert again.input_value("#ea-live [name=target]") == "de"
         desk.close()
 
 

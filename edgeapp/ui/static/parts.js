@@ -77,7 +77,8 @@ export function remember(root, key) {
   }
   root.addEventListener("change", ({ target }) => {
     if (!selects.includes(target)) return;
-    const values = selects.map(({ name, value }) => [name, value]);
+    // The only language of the installed models was not chosen.
+    const values = selects.map(({ name, value, dataset }) => [name, dataset.only ? "" : value]);
     localStorage.setItem(key, JSON.stringify(Object.fromEntries(values)));
   });
 }
