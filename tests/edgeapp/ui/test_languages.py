@@ -21,8 +21,9 @@ from tests.page_texts import (
 
 # Where the server's messages to the page are written.
 MESSAGES = (
-    "edgeapp/english_only.py", "edgeapp/exit_codes.py", "edgeapp/model_pool.py", "edgeapp/server",
-    "pipelines/asr", "pipelines/hub", "pipelines/languages.py", "pipelines/reading",
+    "edgeapp/english_only.py", "edgeapp/exit_codes.py", "edgeapp/live", "edgeapp/model_pool.py",
+    "edgeapp/server", "pipelines/asr", "pipelines/hub", "pipelines/languages.py",
+    "pipelines/reading",
 )  # fmt: skip
 
 

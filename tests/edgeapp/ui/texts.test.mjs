@@ -68,6 +68,15 @@ test("messages of the server, also those with another one in them", async () => 
     "dieser Rechner ist ausgelastet: es laufen 4 Sitzungen. Noch einmal versuchen, wenn eine beendet ist.",
   );
   assert.equal(fromServer("talk.mp3 lasts 70 minutes; the limit is 60 minutes"), "talk.mp3 dauert 70 Minuten; die Grenze ist 60 Minuten");
+  assert.equal(
+    fromServer("this sounds like French, but is written as German, which was given"),
+    "das klingt nach French, wird aber als German geschrieben, wie angegeben",
+  );
+  assert.equal(
+    fromServer("Polish is not translated: no translator is on this machine; `edgeapp models pull m2m100` downloads it"),
+    "Polish wird nicht übersetzt: auf diesem Rechner ist kein Modell dafür; `edgeapp models pull m2m100` lädt es herunter",
+  );
+  assert.equal(fromServer("Polish is not translated: not enough memory (GPU)"), "Polish wird nicht übersetzt: nicht genug Speicher (GPU)");
   assert.equal(fromServer("something quite new"), "something quite new");
 });
 
