@@ -103,19 +103,24 @@ class Fallback:
             return True
         return not self._options.openai_rules and self._was_said(result, frames)
 
-    def goes_on(self, attempts: Sequence[WindowResult]) -> bool:
-        """Return whether a higher temperature may help, given the failed attempts so far."""
+    def goes_on(self, attempts: Sequence[WindowResult], frames: int) -> bool:
+        """Return whether a higher temperature may help, given the failed attempts so far.
+
+        Args:
+            attempts: All so far.
+            frames: Length of the sound in frames of 10 ms.
+        """
         if self._options.openai_rules:
             return True
-        best = self.best(attempts)
+        best = self.best(attempts, frames)
         in_vain = len(attempts) - 1 - list(attempts).index(best) >= _LESS_PROBABLE
-        return self.is_repetitive(best) or not in_vain
+        return self._is_loop(best, frames) or not in_vain
 
-    def best(self, attempts: Sequence[WindowResult]) -> WindowResult:
-        """Return the attempt that is kept when all have failed."""
+    def best(self, attempts: Sequence[WindowResult], frames: int) -> WindowResult:
+        """Return the attempt that is kept when all have failed. Arguments as those of goes_on."""
         if self._options.openai_rules:
             return attempts[-1]
-        varied = [each for each in attempts if not self.is_repetitive(each)]
+        varied = [each for each in attempts if not self._is_loop(each, frames)]
         return max(varied or attempts, key=lambda each: each.avg_logprob)
 
     def is_noise(self, result: WindowResult, frames: int) -> bool:
@@ -136,12 +141,11 @@ class Fallback:
             options.no_speech_threshold is not None
             and result.no_speech_prob > options.no_speech_threshold
         )
-        return (
-            result.ended
-            and _fits(result, frames)
-            and not silent
-            and result.avg_logprob >= _PROBABLE
-        )
+        return not silent and _is_plausible(result, frames)
+
+    def _is_loop(self, result: WindowResult, frames: int) -> bool:
+        """Return whether text is repetitive, and not as it would be if it had been said."""
+        return self.is_repetitive(result) and not _is_plausible(result, frames)
 
     def _fails(self, result: WindowResult) -> bool:
         """Return whether the text is repetitive or improbable, and the window not silent."""
@@ -154,6 +158,11 @@ class Fallback:
             and result.no_speech_prob > options.no_speech_threshold
         )
         return (self.is_repetitive(result) or improbable) and not (silent and improbable)
+
+
+def _is_plausible(result: WindowResult, frames: int) -> bool:
+    """Return whether the text is probable, complete, and can be said in the time."""
+    return result.ended and result.avg_logprob >= _PROBABLE and _fits(result, frames)
 
 
 def _fits(result: WindowResult, frames: int) -> bool:

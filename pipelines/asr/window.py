@@ -259,12 +259,14 @@ class WindowDecoder:
             result = yield from self._attempt(
                 sound, prompt, given, temperature, seed, forced_phrases
             )
-            if self.fallback.is_good(result, sound.frames):
+            good = self.fallback.is_good(result, sound.frames)
+            if good and not (attempts and self.fallback.is_silent(result)):
                 return result
             attempts.append(result)
-            if not self.fallback.goes_on(attempts):
+            # That nothing was said is weighed against the attempts before.
+            if good or not self.fallback.goes_on(attempts, sound.frames):
                 break
-        best = self.fallback.best(attempts)
+        best = self.fallback.best(attempts, sound.frames)
         if best is not result:
             yield from self._show_instead(result, best)
         return best

@@ -89,6 +89,13 @@ def test_a_loop_falls_back(real: Transcriber, loop: Said) -> None:
     assert found(real, [loop, Said(" Good morning.", -0.3)]) == (" Good morning.", 0.2, 2)
 
 
+def test_what_was_said_repeatedly_goes_before_improbable_text(real: Transcriber) -> None:
+    """However improbable speech is: nothing would be written else."""
+    assert found(real, [Said(REFRAIN, -0.2, 0.7), Said(" Two.", -1.9, 0.7)]) == (REFRAIN, 0.0, 2)
+    transcriber, _ = scripted_with(real, [Said(LOOP, -0.2, 0.7), Said(" Two.", -1.9, 0.7)])
+    assert list(transcriber.transcribe(SOUND, language="en")) == []
+
+
 def test_live_text_is_that_of_the_attempt_that_is_kept(real: Transcriber) -> None:
     turns = [Said(" One.", -1.1), Said(" Two.", -1.5), Said(" Three.", -2.0)]
     transcriber, _ = scripted_with(real, turns)
