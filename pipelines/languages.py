@@ -152,19 +152,23 @@ _OTHER_NAMES = {
 
 
 def check_spoken(model: str, language: str | None, known: Iterable[str]) -> None:
-    """Raise UnsupportedTask if a recognizer does not know a language.
+    """Check that a recognizer knows a language.
 
     Args:
         model: Its name.
-        language: A code; None: it is to be detected.
+        language: A code or an English name; None: it is to be detected.
         known: The codes that it knows.
+
+    Raises:
+        OptionError: It is no language.
+        UnsupportedTask: The recognizer does not know it.
     """
     known = tuple(known)
-    if language is None or language in known:
+    if language is None or (code := language_code(language)) in known:
         return
     recognized = "only English" if known == ("en",) else "other languages"
     raise UnsupportedTask(
-        f"{model} recognizes {recognized}, not {LANGUAGES.get(language, language).title()}; "
+        f"{model} recognizes {recognized}, not {LANGUAGES[code].title()}; "
         "choose a multilingual model such as 'small' or 'large-v3'"
     )
 
