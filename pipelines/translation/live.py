@@ -106,14 +106,15 @@ class LiveTranslator:
         source = (self._open + tail).strip()
         if len(words_of(source)) < _LEAST_WORDS:
             return None
-        text, tokens = self._translator.retranslate(
+        text, tokens, copied = self._translator.retranslate(
             source, self._options, prefix=self._shown, draft=self._previous
         )
         if tokens:  # not of a text that is copied
             agreed = _common_prefix(self._previous, tokens)
             self._shown = self._whole_words(tokens, agreed) or self._shown
             self._previous = tokens
-            text = self._translator.tokenizer.decode(self._shown)
+            shown = self._translator.tokenizer.decode(self._shown)
+            text = copied + shown if shown else ""
         return LiveTranslation(source, text.strip()) if text.strip() else None
 
     def _whole_words(self, tokens: tuple[int, ...], count: int) -> tuple[int, ...]:

@@ -290,7 +290,7 @@ class Translator:
         options: TranslateOptions,
         prefix: Sequence[int] = (),
         draft: Sequence[int] = (),
-    ) -> tuple[str, tuple[int, ...]]:
+    ) -> tuple[str, tuple[int, ...], str]:
         """Translate an incomplete sentence, again each time that it has grown.
 
         For display until the sentence is complete: one that exceeds the model is cut.
@@ -302,10 +302,11 @@ class Translator:
             draft: The target ids of the last translation, verified in one pass.
 
         Returns:
-            The text, and its target ids without eos.
+            The text, the target ids of what is translated, without eos, and what is copied before
+            it: the text begins with both.
         """
         preprocessor = self._preprocessor(options, {"split_sentences": False})
-        assembler, tokens = TextAssembler(), None
+        assembler, tokens, copied = TextAssembler(), None, ""
         for request in preprocessor.requests(sentence):
             text = request.source
             if request.source_ids and tokens is not None:
@@ -316,7 +317,9 @@ class Translator:
             assembler.open(request.leading_space, request.source)
             assembler.add(text)
             assembler.close(SentenceTranslation(request.source, text))
-        return assembler.text, tokens or ()
+            if request.source_ids:
+                copied = assembler.text.removesuffix(text)
+        return assembler.text, tokens or (), copied
 
     def word_probabilities(self, translation: Translation) -> tuple[tuple[Span, float], ...]:
         """How certain the model is of each word of a translation that it has made.

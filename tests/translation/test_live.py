@@ -75,6 +75,18 @@ def test_a_running_translation_begins_with_the_third_word(translator: Translator
     assert now.text.split()[0] == "Wir"
 
 
+@pytest.mark.parametrize("copied", ["- ", "#42: "])
+def test_a_running_translation_keeps_what_is_copied_at_its_beginning(
+    translator: Translator, copied: str
+) -> None:
+    live = LiveTranslator(translator)
+    live.add(f" {copied}We live")
+    live.partial(" in")
+    now = live.partial(" in a small")
+    assert now is not None
+    assert now.text.startswith(f"{copied}Wir")
+
+
 def test_the_uncommitted_tail_is_translated_but_not_kept(translator: Translator) -> None:
     live = LiveTranslator(translator)
     live.add(" I like")

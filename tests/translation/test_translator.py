@@ -218,11 +218,12 @@ def test_targets_of_a_multilingual_model(multilingual: Translator) -> None:
 
 
 def test_a_growing_sentence_keeps_what_stands_around_it(demo: Translator) -> None:
-    text, tokens = demo.retranslate("“Where is the", TranslateOptions())
+    text, tokens, copied = demo.retranslate("“Where is the", TranslateOptions())
+    assert copied == "“"
     assert text.startswith("“Wo")
-    text, _ = demo.retranslate("“Where is the station?”", TranslateOptions(), tokens[:1], tokens)
+    text, _, _ = demo.retranslate("“Where is the station?”", TranslateOptions(), tokens[:1], tokens)
     assert text == "“Wo ist der Bahnhof?”"
-    assert demo.retranslate("...", TranslateOptions()) == ("...", ())
+    assert demo.retranslate("...", TranslateOptions()) == ("...", (), "")
 
 
 def test_every_sentence_of_a_text_gets_the_code(multilingual: Translator) -> None:

@@ -60,8 +60,8 @@ class Shouting:
     def word_probabilities(self, translation: object) -> list[Any]:
         return []
 
-    def retranslate(self, text: str, *rest: Any, **named: Any) -> tuple[str, tuple[int, ...]]:
-        return text.upper(), ()
+    def retranslate(self, text: str, *rest: Any, **named: Any) -> tuple[str, tuple[int, ...], str]:
+        return text.upper(), (), ""
 
 
 class Pool:

@@ -81,7 +81,7 @@ class Upper:
             source_language="en",
             translate=translate,
             word_probabilities=lambda translation: (),
-            retranslate=lambda text, options, prefix, draft: (f"{text.upper()} …", ()),
+            retranslate=lambda text, options, prefix, draft: (f"{text.upper()} …", (), ""),
         )
 
     @contextmanager

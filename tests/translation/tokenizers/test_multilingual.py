@@ -115,9 +115,9 @@ def test_live_translation_keeps_the_language(nllb: Translator) -> None:
     """What is said again and again as a sentence grows begins with the language each time."""
     options = TranslateOptions(target="de", source_language="en")
     german = nllb.tokenizer.forced_prefix("deu_Latn")
-    _, tokens = nllb.retranslate("We want some bread", options)
+    _, tokens, _ = nllb.retranslate("We want some bread", options)
     assert tokens[:1] == german
-    _, again = nllb.retranslate("We want some bread today", options, tokens[:2], tokens)
+    _, again, _ = nllb.retranslate("We want some bread today", options, tokens[:2], tokens)
     assert again[:2] == tokens[:2]
     live = LiveTranslator(nllb, options)
     assert live.add("We want some bread. They ") == ["We want some bread."]
