@@ -98,6 +98,7 @@ class RealtimeWorker:
         self._logprobs: list[Logprob] = []  # of the item
         self._began_s = 0.0  # of the utterance
         self._heard: HeardLanguage | None = None  # by the recognizer of the configuration
+        self._notes: list[str] = []  # of other languages than the given one
         self._said: set[str] = set()  # warnings, each of which is sent once
         self._cancelled = False
 
@@ -221,7 +222,8 @@ class RealtimeWorker:
 
     def _follow(self, events: list[LiveEvent]) -> None:
         """Send what live recognition says."""
-        from pipelines import CommittedText, SpeechEnded, SpeechStarted
+        from edgeapp.live.speech_channel import other_language_message
+        from pipelines import CommittedText, OtherLanguage, SpeechEnded, SpeechStarted
 
         for event in events:
             if isinstance(event, SpeechStarted):
@@ -237,6 +239,8 @@ class RealtimeWorker:
                     self._heard.add_words(event.words)
                 begins = not self._texts
                 self._delta(event.text, word_logprobs(event.words, begins_text=begins))
+            elif isinstance(event, OtherLanguage):
+                self._notes.append(other_language_message(event))
             elif isinstance(event, SpeechEnded):
                 self._send({
                     "type": "input_audio_buffer.speech_stopped",
@@ -280,9 +284,9 @@ class RealtimeWorker:
 
     def _warnings(self) -> Event:
         """Our own field, which clients ignore that do not know it: what has to be said now."""
-        if self._heard is None:
-            return {}
-        notes = [self._heard.first_note, self._heard.note]
+        of_model = [self._heard.first_note, self._heard.note] if self._heard is not None else []
+        notes = dict.fromkeys([*of_model, *self._notes])
+        self._notes = []
         new = [note for note in notes if note is not None and note not in self._said]
         self._said.update(new)
         return {"warnings": new} if new else {}

@@ -96,6 +96,22 @@ def test_server_vad_finds_the_utterance(api: Api) -> None:
     assert done["usage"]["type"] == "duration"
 
 
+def test_another_language_than_the_named_one_is_said_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "pipelines.asr.live.spoken_language.SpokenLanguage.take_doubt", lambda self: "de"
+    )
+    with session(api.url) as socket:
+        send(socket, "session.update", session=update(transcription={"language": "en"}))
+        append(socket, pcm24() * 2)
+        done = [until(socket, f"{ITEM}.completed")[-1] for _ in range(2)]
+    assert [each.get("warnings") for each in done] == [
+        ["this sounds like German, but is written as English, which was given"],
+        None,
+    ]
+
+
 def test_the_client_commits_and_the_utterance_is_translated(api: Api) -> None:
     with session(api.url) as socket:
         fields = update(turn_detection=None) | {"edgeapp": {"translate_to": "de"}}
