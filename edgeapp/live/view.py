@@ -141,7 +141,7 @@ class CaptionView:
         else:
             own = self._speakers.setdefault(speaker, _SpeakerCaption())
             if isinstance(event, TranslationFinal):
-                own.partial_translation = ""
+                own.end_sentence(event.source)
                 self._print(speaker, [Cue(event.start, event.end, event.text)], "cyan")
             else:
                 self._print(speaker, own.show(event))
@@ -201,6 +201,7 @@ class _SpeakerCaption:
     def __init__(self) -> None:
         self.open_text = self.partial_text = self.partial_translation = ""
         self._segmenter = SubtitleSegmenter()
+        self._untranslated = 0  # committed letters
 
     def show(self, event: SessionEvent) -> list[Cue]:
         """Apply an event; returns the cues that are complete."""
@@ -209,6 +210,7 @@ class _SpeakerCaption:
             # The live line keeps the text that was not printed.
             self.open_text = self._segmenter.open if complete else self.open_text + event.text
             self.partial_text = ""
+            self._untranslated += _count_letters(event.text)
             return complete
         if isinstance(event, PartialText):
             self.partial_text = event.text
@@ -221,4 +223,15 @@ class _SpeakerCaption:
     def end(self) -> list[Cue]:
         """End what is being said; returns the last cue, if there is one."""
         self.open_text = self.partial_text = ""
+        if self._untranslated <= 0:  # no final translation will replace it
+            self.partial_translation = ""
         return list(self._segmenter.flush())
+
+    def end_sentence(self, source: str) -> None:
+        """End the running translation, because the sentence was translated."""
+        self._untranslated -= _count_letters(source)
+        self.partial_translation = ""
+
+
+def _count_letters(text: str) -> int:
+    return len("".join(text.split()))

@@ -161,6 +161,10 @@ class _SpeakerLines:
 
     def end_utterance(self) -> Iterator[Message]:
         """Make the last line final; yields messages."""
+        if self._translated >= self._committed and self._lines and self._lines[-1].running:
+            # No final translation will replace that of text that was not committed.
+            self._lines[-1].tail = self._lines[-1].running = ""
+            yield line_message(self._lines[-1])
         yield from self._set_tail("")
         self._open = False
         yield from self._add_cues(self._segmenter.flush())

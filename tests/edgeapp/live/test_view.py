@@ -110,6 +110,21 @@ def test_the_translation_is_shown_below_and_printed_above(screen: Screen) -> Non
     assert "00:00  Ich bin hier." in screen.everything
 
 
+def test_the_translation_of_text_that_vanishes_is_cleared(screen: Screen) -> None:
+    with CaptionView(translated=True) as view:
+        view.show(PartialText(" I am"))
+        view.show(TranslationPartial("Ich bin"))
+        view.show(PartialText(""))
+        view.show(SpeechEnded(1.0))
+        assert screen.frame[:2] == ["", ""]
+        view.show(CommittedText(" I am here", 1.0, 2.0))
+        view.show(TranslationPartial("Ich bin"))
+        view.show(SpeechEnded(2.0))
+        assert screen.frame[1] == "Ich bin", "until the final translation replaces it"
+        view.show(TranslationFinal("Ich bin hier", 1.0, 2.0, "I am here"))
+        assert screen.frame[1] == ""
+
+
 def test_level_lag_and_losses_are_shown(screen: Screen) -> None:
     with CaptionView(translated=False) as view:
         assert screen.frame[-1] == "listening …"

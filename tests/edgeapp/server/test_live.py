@@ -132,6 +132,19 @@ def test_silence_leaves_no_line() -> None:
     assert not captions.lines[0].text
 
 
+def test_the_translation_of_text_that_vanishes_is_cleared() -> None:
+    captions = CaptionLines()
+    update(captions, SpeechStarted(0.0), PartialText(" I am"), TranslationPartial("Ich bin"))
+    messages = update(captions, PartialText(""), SpeechEnded(1.0))
+    assert (messages[-1]["tail"], messages[-1]["running"]) == ("", "")
+    update(
+        captions,
+        SpeechStarted(1.0), CommittedText(" I am here", 1.0, 2.0), TranslationPartial("Ich bin"),
+        SpeechEnded(2.0),
+    )  # fmt: skip
+    assert captions.lines[-1].running == "Ich bin", "until the final translation replaces it"
+
+
 def test_translations_belong_to_their_lines() -> None:
     captions = CaptionLines()
     update(
