@@ -269,8 +269,7 @@ def live(
                 setup = make_session(
                     pool, transcriber, options, translate_to, translation_model, names
                 )
-            if setup.pairs is not None:
-                stack.callback(setup.pairs.close)
+            stack.enter_context(setup.using(pool))
             outputs = []
             for path, translated in files:
                 outputs.append(LiveOutputFile(path, translated=translated, append_at=append_at))

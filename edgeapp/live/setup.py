@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,29 @@ class SessionSetup:
 
     Attributes:
         session: The session, with a state of its own.
+        recognizer: The recognizer.
         language: The code of the spoken language, None while it is unknown.
         translator: The translator, if the language is known before.
-        pairs: The translators of the languages that are detected, to be closed at the end.
+        pairs: The translators of the languages that are detected.
     """
 
     session: LiveSession
+    recognizer: Transcriber
     language: str | None
     translator: Translator | None = None
     pairs: PairTranslators | None = None
+
+    @contextmanager
+    def using(self, pool: ModelPool) -> Iterator[None]:
+        """A context in which its models cannot be unloaded."""
+        models: list[Transcriber | Translator] = [self.recognizer]
+        models += [] if self.translator is None else [self.translator]
+        with pool.using(*models):
+            try:
+                yield
+            finally:
+                if self.pairs is not None:
+                    self.pairs.close()
 
 
 def make_session(
@@ -78,7 +93,7 @@ def make_session(
         for live, speaker in zip(recognizers, speakers or ("",), strict=True)
     ]
     session = LiveSession(*channels, heard=HeardLanguage(recognizer, options.transcribe.language))
-    return SessionSetup(session, language, translator, pairs)
+    return SessionSetup(session, recognizer, language, translator, pairs)
 
 
 def choosing_language(options: LiveOptions) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.history import TranslatedCue
@@ -18,14 +18,12 @@ from edgeapp.subtitles.formats import Cue
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
     from edgeapp.live.events import SessionEvent
-    from edgeapp.live.pair_translators import PairTranslators
-    from edgeapp.live.session import LiveSession
+    from edgeapp.live.setup import SessionSetup
     from edgeapp.model_pool import ModelPool
     from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Message, Send
-    from pipelines import Transcriber, Translator
 
-__all__ = ["Audience", "LiveSetup", "LiveTask", "make_live_setup"]
+__all__ = ["Audience", "LiveTask", "make_live_setup"]
 
 _WRITE_S = 0.25  # that a caption may wait for the history: some ms, more where the file is begun
 
@@ -61,38 +59,9 @@ class Audience(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LiveSetup:
-    """A live session on shared models.
-
-    Attributes:
-        session: The session, with a state of its own.
-        model_name: The name of its recognizer.
-        language: The code of the spoken language, None while it is unknown.
-        models: The models that it uses.
-        pairs: The translators of languages that are detected.
-    """
-
-    session: LiveSession
-    model_name: str
-    language: str | None
-    models: Sequence[Transcriber | Translator]
-    pairs: PairTranslators | None = None
-
-    @contextmanager
-    def using(self, pool: ModelPool) -> Iterator[None]:
-        """A context in which its models cannot be unloaded."""
-        with pool.using(*self.models):
-            try:
-                yield
-            finally:
-                if self.pairs is not None:
-                    self.pairs.close()
-
-
 def make_live_setup(
     pool: ModelPool, choice: ModelChoice, speakers: Sequence[str] = ()
-) -> LiveSetup:
+) -> SessionSetup:
     """Load the models that were chosen and make a live session of them.
 
     Args:
@@ -114,13 +83,9 @@ def make_live_setup(
         languages=choice.languages,
     )
     recognizer = pool.transcriber(choice.model, choosing_language(options))
-    made = make_session(
+    return make_session(
         pool, recognizer, options, choice.target, choice.translation_model, speakers
     )
-    models: list[Transcriber | Translator] = [recognizer]
-    models += [] if made.translator is None else [made.translator]
-    name = pool.name_of(recognizer)
-    return LiveSetup(made.session, name, made.language, models, made.pairs)
 
 
 class LiveTask:
@@ -179,19 +144,20 @@ class LiveTask:
 
         lines = self._lines
         live = make_live_setup(self._pool, self._choice, self._speakers)
+        name = self._pool.name_of(live.recognizer)
         with (
             live.using(self._pool),
             self._history.recording(
                 "live",
                 language=live.language,
                 target=self._choice.target,
-                model=live.model_name,
+                model=name,
                 background=True,
             ) as journal,
         ):
             if (audience := self._audience) is not None:
                 audience.refresh()
-            began = {"type": "live_listening", "language": live.language, "model": live.model_name}
+            began = {"type": "live_listening", "language": live.language, "model": name}
             with self._lock:
                 self._began, self._language = began, live.language
                 if self._audience is not None:

@@ -25,16 +25,25 @@ from edgeapp.live.events import (
     WarningRaised,
 )
 from edgeapp.live.session import LiveSession
+from edgeapp.live.setup import SessionSetup
 from edgeapp.live.sources import Notice
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.server.sessions import Session, Sessions, TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines
-from edgeapp.server.tasks.live_task import LiveSetup, LiveTask
+from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
+from pipelines import Transcriber
 from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
 from pipelines.errors import InputError
+
+
+def fake_pool(using: Any) -> Any:
+    """A pool of models for a task whose session is scripted."""
+    return SimpleNamespace(
+        using=using, memory_limit=MemoryLimit(), name_of=lambda recognizer: "demo"
+    )
 
 
 def tone(rate: int, seconds: float) -> bytes:
@@ -259,11 +268,11 @@ def test_committed_text_is_stored_when_the_tab_is_closed(
     def context(*arguments: object, **options: object) -> Iterator[Any]:
         yield SimpleNamespace(add=kept.append)
 
-    setup = LiveSetup(cast(LiveSession, Session()), "demo", "en", ())
+    setup = SessionSetup(cast(LiveSession, Session()), cast(Transcriber, None), "en")
     monkeypatch.setattr(
         "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
-    pool: Any = SimpleNamespace(using=context, memory_limit=MemoryLimit())
+    pool = fake_pool(context)
     choice: Any = SimpleNamespace(target=None)
     history: Any = SimpleNamespace(recording=context)
     task = LiveTask(pool, history, choice, 16_000)
@@ -303,12 +312,12 @@ def test_captions_do_not_wait_for_the_history(
     def using(*models: object) -> Iterator[None]:
         yield
 
-    setup = LiveSetup(cast(LiveSession, Session()), "demo", "en", ())
+    setup = SessionSetup(cast(LiveSession, Session()), cast(Transcriber, None), "en")
     monkeypatch.setattr(
         "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
     monkeypatch.setattr(Store, "run", slow)
-    pool: Any = SimpleNamespace(using=using, memory_limit=MemoryLimit())
+    pool = fake_pool(using)
     choice: Any = SimpleNamespace(target=None)
     with History(tmp_path / "history.db", pytest.fail) as history:
         LiveTask(pool, history, choice, 16_000).run(send)
@@ -342,12 +351,12 @@ def test_what_is_shown_as_final_is_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_
     def using(*models: object) -> Iterator[None]:
         yield
 
-    setup = LiveSetup(cast(LiveSession, Session()), "demo", "en", ())
+    setup = SessionSetup(cast(LiveSession, Session()), cast(Transcriber, None), "en")
     module = "edgeapp.server.tasks.live_task"
     monkeypatch.setattr(f"{module}.make_live_setup", lambda pool, choice, speakers: setup)
     monkeypatch.setattr(f"{module}._WRITE_S", 60)
     monkeypatch.setattr(Store, "run", slow)
-    pool: Any = SimpleNamespace(using=using, memory_limit=MemoryLimit())
+    pool = fake_pool(using)
     choice: Any = SimpleNamespace(target=None)
     with History(tmp_path / "history.db", pytest.fail) as history:
         LiveTask(pool, history, choice, 16_000).run(send)
@@ -369,11 +378,11 @@ def test_captions_of_two_speakers_that_are_cancelled_end_as_cancelled(
             return [SpeechStarted(0.0), CommittedText(" hello", 0.0, 0.1)]
 
     channels: Any = Speaker("Me"), Speaker("Them")
-    setup = LiveSetup(LiveSession(*channels), "demo", "en", ())
+    setup = SessionSetup(LiveSession(*channels), cast(Transcriber, None), "en")
     monkeypatch.setattr(
         "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
-    pool: Any = SimpleNamespace(using=nullcontext, memory_limit=MemoryLimit())
+    pool = fake_pool(nullcontext)
     choice: Any = SimpleNamespace(target=None)
     messages: list[dict[str, Any]] = []
     tab = Session(Sessions(1), messages.append)
