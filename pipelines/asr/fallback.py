@@ -76,12 +76,10 @@ class Fallback:
     def is_silent(self, result: WindowResult) -> bool:
         """Return whether to skip the window: speech is improbable, and so is its text."""
         options = self._options
-        if options.no_speech_threshold is None:
-            return False
         probable_text = (
             options.logprob_threshold is not None and result.avg_logprob > options.logprob_threshold
         )
-        return result.no_speech_prob > options.no_speech_threshold and not probable_text
+        return self._lacks_speech(result) and not probable_text
 
     def is_repetitive(self, result: WindowResult) -> bool:
         """Return whether the text's compression ratio is above the threshold."""
@@ -136,12 +134,7 @@ class Fallback:
 
     def _was_said(self, result: WindowResult, frames: int) -> bool:
         """Return whether repetitive text is likely to have been said as it is."""
-        options = self._options
-        silent = (
-            options.no_speech_threshold is not None
-            and result.no_speech_prob > options.no_speech_threshold
-        )
-        return not silent and _is_plausible(result, frames)
+        return not self._lacks_speech(result) and _is_plausible(result, frames)
 
     def _is_loop(self, result: WindowResult, frames: int) -> bool:
         """Return whether text is repetitive, and not as it would be if it had been said."""
@@ -153,11 +146,13 @@ class Fallback:
         improbable = (
             options.logprob_threshold is not None and result.avg_logprob < options.logprob_threshold
         )
-        silent = (
-            options.no_speech_threshold is not None
-            and result.no_speech_prob > options.no_speech_threshold
-        )
-        return (self.is_repetitive(result) or improbable) and not (silent and improbable)
+        silent = self._lacks_speech(result) and improbable
+        return (self.is_repetitive(result) or improbable) and not silent
+
+    def _lacks_speech(self, result: WindowResult) -> bool:
+        """Return whether speech is improbable in the sound."""
+        threshold = self._options.no_speech_threshold
+        return threshold is not None and result.no_speech_prob > threshold
 
 
 def _is_plausible(result: WindowResult, frames: int) -> bool:
