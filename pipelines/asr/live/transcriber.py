@@ -369,7 +369,7 @@ class LiveTranscriber:
                 )
                 if self._tokenizer.is_text(token)
             ]
-        partial = "" if final else self._running_text(buffer)
+        partial = "" if final else self._running_text(buffer, every)
         if partial != self._partial_text or (events and partial):
             self._partial_text = partial
             events.append(PartialText(partial, self.language))
@@ -411,11 +411,10 @@ class LiveTranscriber:
         language = self._sentence_language
         return [CommittedText(mark.word, mark.start, mark.end, (mark,), language)]
 
-    def _running_text(self, buffer: LiveBuffer) -> str:
-        """The text after the committed text, as it is shown."""
+    def _running_text(self, buffer: LiveBuffer, words: Sequence[HypothesisWord]) -> str:
+        """The text after the committed text, as it is shown. words: of the whole hypothesis."""
         tokens, committed = buffer.hypothesis, len(buffer.committed)
         if self._options.calm:
-            words = split_words(tokens, self._tokenizer)
             stop = words[-2].stop if len(words) > 1 else 0
             text = self._tokenizer.text(tokens[committed:stop]).rstrip(_SENTENCE_MARKS)
         else:
