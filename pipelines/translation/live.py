@@ -3,8 +3,8 @@ incomplete one again and again, with a stable beginning so that the display does
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix  # of any sequences
 
 from pipelines.translation.alignment import words_of
 from pipelines.translation.options import TranslateOptions
@@ -110,7 +110,7 @@ class LiveTranslator:
             source, self._options, prefix=self._shown, draft=self._previous
         )
         if tokens:  # not of a text that is copied
-            agreed = _common_prefix(self._previous, tokens)
+            agreed = len(commonprefix([self._previous, tokens]))
             self._shown = self._whole_words(tokens, agreed) or self._shown
             self._previous = tokens
             shown = self._translator.tokenizer.decode(self._shown)
@@ -133,13 +133,3 @@ class LiveTranslator:
     @property
     def _language(self) -> str | None:
         return self._options.source_language or self._translator.source_language
-
-
-def _common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """The number of equal tokens at the beginning."""
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count

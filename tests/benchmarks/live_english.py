@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from os.path import commonprefix  # of any sequences
 from pathlib import Path
 
 import numpy as np
@@ -189,9 +190,11 @@ def figures(own: Material, log: Log) -> dict[str, str]:
             - end
         )
         said.append(next(at for at, count in zip(times, finals, strict=True) if j < count) - end)
-    taken = [len(old) - common(old, new) for old, new in pairwise([[], *texts])]
+    taken = [len(old) - len(commonprefix([old, new])) for old, new in pairwise([[], *texts])]
     marked = [(said + tail).split() for _, said, tail in log.shown]
-    marked_taken = [len(old) - common(old, new) for old, new in pairwise([[], *marked])]
+    marked_taken = [
+        len(old) - len(commonprefix([old, new])) for old, new in pairwise([[], *marked])
+    ]
     stops = [(len(text), text[-1]) for text in marked if text and SENTENCE_END.search(text[-1])]
     words = log.final.split()
     false = sum(words[count - 1 : count] != [last] for count, last in stops)
@@ -208,16 +211,6 @@ def figures(own: Material, log: Log) -> dict[str, str]:
         f"({len(SENTENCE_END.findall(own.text))})",
         "CPU s per s": f"{log.cpu_s / seconds:.3f}",
     }
-
-
-def common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of equal words at the beginning."""
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
 
 
 def quantiles(values: Sequence[float]) -> str:
