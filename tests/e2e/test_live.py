@@ -17,6 +17,7 @@ import soundfile
 
 from pipelines.hub import assets_folder
 from tests.e2e.conftest import FRESH, Edgeapp
+from tests.fixtures.live_options import note_options
 from tests.fixtures.pulse import PulseMicrophone
 
 TALK = assets_folder() / "samples" / "talk.flac"
@@ -29,6 +30,14 @@ def talk(tmp_path: Path) -> Path:
     samples, rate = soundfile.read(TALK, stop=9 * 16_000)
     soundfile.write(tmp_path / "talk.wav", samples, rate)
     return tmp_path / "talk.wav"
+
+
+def started(
+    command: list[str], folder: Path, environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """A program that runs in a folder; what it writes can be read."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe)
 
 
 def wait_for(file: IO[bytes], text: bytes, seconds: float = 400) -> bytes:
@@ -53,12 +62,10 @@ def text_of(events: list[dict[str, Any]]) -> str:
 def test_a_microphone(
     talk: Path, tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
 ) -> None:
-    process = subprocess.Popen(
+    process = started(
         [*FRESH, *LIVE, "-o", "talk.srt", "--save-audio", "kept.wav", "--translate-to", "de"],
-        cwd=tmp_path,
-        env=environment | pulse_microphone.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        tmp_path,
+        environment | pulse_microphone.environment,
     )
     assert process.stderr is not None
     wait_for(process.stderr, b"while the models load")
@@ -103,13 +110,7 @@ def test_a_headset_and_the_loudspeakers_by_their_names(
             )
             for sink in tones
         ]
-        process = subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        process = started(command, tmp_path, environment)
         assert process.stdout is not None
         assert process.stderr is not None
         try:
@@ -136,12 +137,10 @@ def test_a_headset_and_the_loudspeakers_by_their_names(
 def test_a_microphone_that_is_unplugged_and_plugged_in_again(
     tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
 ) -> None:
-    process = subprocess.Popen(
+    process = started(
         [*FRESH, *LIVE, "--save-audio", "kept.wav"],
-        cwd=tmp_path,
-        env=environment | pulse_microphone.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        tmp_path,
+        environment | pulse_microphone.environment,
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -190,9 +189,7 @@ def test_ctrl_c_flushes_the_tail(
     talk: Path, tmp_path: Path, environment: dict[str, str], program: list[str]
 ) -> None:
     command = [*program, *LIVE, "--from-file", str(talk), "-o", "a.srt"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = started(command, tmp_path, environment)
     assert process.stdout is not None
     wait_for(process.stdout, b'"partial"')
     time.sleep(1)
@@ -206,12 +203,8 @@ def test_ctrl_c_flushes_the_tail(
 def test_ctrl_c_while_the_models_load_keeps_what_was_said(
     talk: Path, tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
 ) -> None:
-    process = subprocess.Popen(
-        [*FRESH, *LIVE, "-o", "a.srt"],
-        cwd=tmp_path,
-        env=environment | pulse_microphone.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    process = started(
+        [*FRESH, *LIVE, "-o", "a.srt"], tmp_path, environment | pulse_microphone.environment
     )
     assert process.stderr is not None
     wait_for(process.stderr, b"while the models load")
@@ -310,16 +303,7 @@ def test_a_second_session_goes_on_in_the_files_of_the_first(
 def test_words_that_are_preferred_reach_the_recognizer(
     edgeapp_here: Edgeapp, talk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines import LiveTranscriber
-
-    options = []
-    make = LiveTranscriber.__init__
-
-    def note(self: LiveTranscriber, transcriber: Any, given: Any = None, vad: Any = None) -> None:
-        options.append(given.transcribe)
-        make(self, transcriber, given, vad)
-
-    monkeypatch.setattr(LiveTranscriber, "__init__", note)
+    options = note_options(monkeypatch)
     command = (*LIVE, "--from-file", talk, "--speed", "0", "--hotwords", "ComfyUI, Düsseldorf")
     assert edgeapp_here(*command, "--initial-prompt", "Names.").returncode == 0
     assert [(each.hotwords, each.initial_prompt) for each in options] == [

@@ -52,15 +52,21 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
     return acts
 
 
-def test_a_download_goes_on_without_the_page_that_began_it(
-    hub: dict[str, Callable[[], None]],
-) -> None:
+def held(hub: dict[str, Callable[[], None]]) -> threading.Event:
+    """Hold the download of base back until the event that is returned is set."""
     go_on = threading.Event()
 
     def wait() -> None:
         assert go_on.wait(60)
 
     hub["base"] = wait
+    return go_on
+
+
+def test_a_download_goes_on_without_the_page_that_began_it(
+    hub: dict[str, Callable[[], None]],
+) -> None:
+    go_on = held(hub)
     downloads = Downloads()
     first = Page(downloads)
     assert first.joined is None
@@ -123,12 +129,7 @@ def test_a_server_that_ends_ends_its_download(monkeypatch: pytest.MonkeyPatch) -
 def test_a_download_that_ends_as_a_page_joins_ends_for_that_page(
     hub: dict[str, Callable[[], None]],
 ) -> None:
-    go_on = threading.Event()
-
-    def wait() -> None:
-        assert go_on.wait(60)
-
-    hub["base"] = wait
+    go_on = held(hub)
     downloads = Downloads()
     other = Page(downloads)
     downloads.begin("base")

@@ -19,9 +19,10 @@ from websockets.sync.client import ClientConnection, connect
 from edgeapp import memory_limit
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.tasks.event_task import EventTask
-from pipelines import SAMPLE_RATE, LiveTranscriber, load_audio
+from pipelines import SAMPLE_RATE, load_audio
 from pipelines.hub import assets_folder
 from tests.edgeapp.server.api.conftest import Api
+from tests.fixtures.live_options import note_options
 
 pytestmark = pytest.mark.slow
 
@@ -229,14 +230,7 @@ def test_options_work_or_are_refused(api: Api, query: str, said: str) -> None:
 def test_prompt_and_hotwords_reach_the_recognizer(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = []
-    make = LiveTranscriber.__init__
-
-    def note(self: LiveTranscriber, transcriber: Any, given: Any = None, vad: Any = None) -> None:
-        options.append(given.transcribe)
-        make(self, transcriber, given, vad)
-
-    monkeypatch.setattr(LiveTranscriber, "__init__", note)
+    options = note_options(monkeypatch)
     with live(api.url, "prompt=A+talk.&hotwords=ComfyUI") as socket:
         socket.send('{"type": "stop"}')
         to_the_end(socket)
