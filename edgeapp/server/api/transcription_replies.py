@@ -61,9 +61,7 @@ def complete_reply(
             "text": text,
             "usage": _usage(started),
         }
-        if started.warnings:
-            content["warnings"] = started.warnings
-    return JSONResponse(content | _times(request, segments))
+    return JSONResponse(content | _warnings(started) | _times(request, segments))
 
 
 def streamed_reply(
@@ -115,7 +113,7 @@ def streamed_reply(
         if request.logprobs:
             done["logprobs"] = segment_logprobs(segments)
         if started is not None:
-            done["usage"] = _usage(started)
+            done |= {"usage": _usage(started), **_warnings(started)}
         yield _event(done)
         yield "data: [DONE]\n\n"
 
@@ -187,6 +185,11 @@ def _text(segments: Sequence[Segment]) -> str:
 
 def _usage(started: RecognitionStarted) -> dict[str, Any]:
     return {"type": "duration", "seconds": ceil(started.duration)}
+
+
+def _warnings(started: RecognitionStarted) -> dict[str, Any]:
+    """A field that OpenAI's replies do not have, if there is something to say."""
+    return {"warnings": started.warnings} if started.warnings else {}
 
 
 def segment_content(segment: Segment) -> dict[str, Any]:

@@ -63,8 +63,12 @@ def events(api: Api, path: str, messages: list[Any], last: str, count: int = 1) 
 
 @pytest.mark.parametrize(("language", "notes"), [({}, NOTES), ({"language": "en"}, [])])
 def test_a_recording(api: Api, language: dict[str, str], notes: list[str]) -> None:
-    reply = api.transcribe(recording("talk.flac"), response_format="verbose_json", **language)
-    assert reply.json().get("warnings", []) == notes
+    for kind in ("json", "verbose_json"):
+        reply = api.transcribe(recording("talk.flac"), response_format=kind, **language)
+        assert reply.json().get("warnings", []) == notes
+    reply = api.transcribe(recording("talk.flac"), stream="true", **language)
+    [done] = [line for line in reply.text.splitlines() if '"transcript.text.done"' in line]
+    assert json.loads(done.removeprefix("data: ")).get("warnings", []) == notes
 
 
 @pytest.mark.parametrize(("query", "notes"), [("", NOTES), ("&language=en", [])])
