@@ -119,8 +119,11 @@ def cache_folder() -> Path:
 
 def language_tokens(folder: Path) -> tuple[str, ...] | None:
     """Return the codes of the languages that a Whisper model has tokens for; None if its
-    generation_config.json has no table of them."""
-    table = read_json(folder / "generation_config.json").get("lang_to_id")
+    generation_config.json has no table of them and does not say that it knows English only."""
+    config = read_json(folder / "generation_config.json")
+    if config.get("is_multilingual") is False:
+        return ("en",)
+    table = config.get("lang_to_id")
     if not isinstance(table, dict):
         return None
     return tuple(str(token).strip("<|>") for token in table)

@@ -30,7 +30,6 @@ from pipelines.hub.cache import (
     cache_folder,
     cached_models,
     language_tokens,
-    read_json,
     reads_lines,
     usable_snapshot,
 )
@@ -149,9 +148,7 @@ def check_recognizer_language(model: ResolvedModel, language: str | None) -> Non
         model: The recognizer.
         language: A code; None: it is to be detected.
     """
-    multilingual = read_json(model.folder / "generation_config.json").get("is_multilingual")
-    known = ("en",) if multilingual is False else language_tokens(model.folder)
-    if known:
+    if known := language_tokens(model.folder):
         check_spoken(model.name, language, known)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from pipelines import Transcriber
 from pipelines.hub import resolve
+from pipelines.hub.details import model_details
 from tests.fixtures.people import Recording, read_people
 
 FOLDER = "models--Systran--faster-whisper-tiny.en"
@@ -39,6 +40,7 @@ def test_a_recording_is_transcribed_without_an_option(
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=True)
     assert read_people(shared_data)["jfk"].edits(done.stdout) == 0
     assert "tiny.en" in done.stderr
+    assert model_details("tiny.en").languages == ("en",)
 
 
 @pytest.mark.usefixtures("tiny_alone")
