@@ -86,8 +86,8 @@ def _speecht5() -> Any:
     sizes.pop("decoder_start_token_id")
     return hf.SpeechT5ForSpeechToText(
         hf.SpeechT5Config(
-            vocab_size=120, hidden_size=32, conv_dim=[32] * 2, conv_stride=[5, 2],
-            conv_kernel=[10, 3], num_feat_extract_layers=2, num_conv_pos_embeddings=16,
+            vocab_size=120, hidden_size=32, conv_dim=[32] * 2, conv_stride=[10, 8],
+            conv_kernel=[20, 8], num_feat_extract_layers=2, num_conv_pos_embeddings=16,
             num_conv_pos_embedding_groups=4, **sizes,
         )
     )  # fmt: skip
