@@ -1,7 +1,7 @@
 """An hour of people speaking, transcribed by the real Whisper base: EdgeApp and its rivals.
 
     python -m tests.benchmarks.hour [--minutes 60] [--language en] [--threads N]
-        [--contenders A,B] [--markdown] [--results FILE]
+        [--model base] [--contenders A,B] [--markdown] [--results FILE]
 
 The recordings of ../shared/data (English: ten, 2.7 minutes with 359 words; German: one of 68 s) are
 repeated until they last so many minutes. All contenders have the published weights of
@@ -11,6 +11,9 @@ without earlier text as prompt: at temperature 0 alone, a phrase that is repeate
 stay in the prompt and be repeated on. All write timestamp tokens but faster-whisper in chunks.
 Window by window no filter of speech is used; both programs with chunks cut by theirs.
 whisper.cpp is the wheel of pywhispercpp, which is built for AVX2.
+
+With `--model tiny.en` EdgeApp and faster-whisper read the files that `python -m tests.real_weights`
+has fetched; `--model demo`, which is bundled, is for EdgeApp alone.
 
 Each contender runs in a process of its own that first transcribes 30 s, unmeasured. Loading the
 model and decoding the sound do not count for the times. The peak memory is that of the process:
@@ -42,14 +45,21 @@ import numpy as np
 from edgeapp.bench.machine import cpu_name
 from edgeapp.bench.word_lag import align, plain_words
 from pipelines import SAMPLE_RATE
+from pipelines.hub import bundled_folder
 from tests.benchmarks.hour_contenders import CONTENDERS, Contender
 from tests.conftest import REPOSITORY
 from tests.fixtures.people import PAUSE_S, Recording, joined, read_people
+from tests.real_weights import hub_cache_of, weights_folder
 
 __all__ = ["Edits", "Result", "Task", "count_edits", "looped", "results", "table"]
 
 _SHARED = REPOSITORY.parent / "shared"
-_MODEL = _SHARED / "models" / "whisper-base"
+# Model → libraries that read it.
+_LIBRARIES = {
+    "base": {contender.library for contender in CONTENDERS},
+    "tiny.en": {"edgeapp", "faster-whisper"},
+    "demo": {"edgeapp"},
+}
 _REFERENCE = "openai-whisper"  # its text is what the others are compared with
 _COLUMNS = (
     "program",
@@ -74,12 +84,14 @@ class Task:
         minutes: That the recordings last at least.
         threads: Of each contender.
         machine: CPU and number of cores.
+        model: "base", "tiny.en" or "demo".
     """
 
     language: str
     minutes: float
     threads: int
     machine: str
+    model: str = "base"
 
 
 @dataclass(frozen=True)
@@ -293,15 +305,28 @@ class _Measuring:
     def _weights(self, form: str) -> Path:
         from tests.formats.writers import write_ctranslate2, write_ggml, write_pt
 
-        target = self._folder / form
-        if form == "folder":
-            return _MODEL
+        published, target = _published(self._task.model), self._folder / form
+        if form == "folder" or self._task.model == "tiny.en":
+            return published
         if target.exists():
             return target
         if form == "ctranslate2":
             files = "tokenizer.json", "preprocessor_config.json"
-            return write_ctranslate2(_MODEL, target, "float16", *files)
-        return write_pt(_MODEL, target) if form == "openai" else write_ggml(_MODEL, target, form)
+            return write_ctranslate2(published, target, "float16", *files)
+        if form == "openai":
+            return write_pt(published, target)
+        return write_ggml(published, target, form)
+
+
+def _published(model: str) -> Path:
+    """The folder of a model, which need not exist."""
+    if model == "demo":
+        return bundled_folder("demo")
+    weights = weights_folder()
+    if model == "base" or weights is None:
+        return _SHARED / "models" / "whisper-base"
+    snapshots = hub_cache_of(weights) / "models--Systran--faster-whisper-tiny.en" / "snapshots"
+    return next(snapshots.glob("*"), snapshots)
 
 
 def main() -> None:
@@ -310,25 +335,28 @@ def main() -> None:
     parser.add_argument("--language", choices=("en", "de"), default="en")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     names = [contender.name for contender in CONTENDERS]
-    parser.add_argument("--contenders", default=",".join(names), help="of " + ", ".join(names))
+    parser.add_argument("--model", choices=tuple(_LIBRARIES), default="base")
+    parser.add_argument("--contenders", help="of " + ", ".join(names))
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--results", type=Path, help="file that keeps results, and goes on")
     arguments = parser.parse_args()
-    asked = arguments.contenders.split(",")
+    readers = _LIBRARIES[arguments.model]
+    names = [contender.name for contender in CONTENDERS if contender.library in readers]
+    asked = names if arguments.contenders is None else arguments.contenders.split(",")
     if unknown := sorted({*asked} - {*names}):
         parser.error(f"no contender {', '.join(unknown)}; there are {', '.join(names)}")
-    if not _MODEL.is_dir():
-        parser.error(f"needs the real Whisper base, which is not at {_MODEL}")
+    if not (folder := _published(arguments.model)).is_dir():
+        parser.error(f"needs the real Whisper {arguments.model}, which is not at {folder}")
     people = read_people(_SHARED / "data").values()
     round_ = [each for each in people if each.language == arguments.language]
     said = looped(round_, arguments.minutes)
     machine = f"{cpu_name()}, {os.cpu_count()} cores"
-    task = Task(arguments.language, arguments.minutes, arguments.threads, machine)
+    task = Task(arguments.language, arguments.minutes, arguments.threads, machine, arguments.model)
     # An end that stops the contender's process too, and removes the folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chosen = [contender for contender in CONTENDERS if contender.name in asked]
-    with TemporaryDirectory(prefix="edgeapp-hour-") as folder:
-        measure = _Measuring(task, Path(folder), said)
+    with TemporaryDirectory(prefix="edgeapp-hour-") as own:
+        measure = _Measuring(task, Path(own), said)
         found = list(results(task, chosen, arguments.results, measure))
     print(table(found, said, min(len(round_), len(said)), arguments.markdown))
     if len(found) < len(chosen):
