@@ -52,7 +52,7 @@ def test_folders_have_marks() -> None:
     assert not ignored(REPOSITORY / "tests" / "e2e" / "test_live.py", "not (slow)")
 
 
-def test_what_takes_longest_starts_first_and_files_stay_whole() -> None:
+def test_the_largest_then_the_longest_start_first_and_files_stay_whole() -> None:
     def item(nodeid: str, *marks: str) -> Any:
         markers = [SimpleNamespace(name=name) for name in marks]
         return SimpleNamespace(nodeid=nodeid, iter_markers=lambda: markers)
@@ -65,11 +65,12 @@ def test_what_takes_longest_starts_first_and_files_stay_whole() -> None:
         item("tests/c.py::x", "parametrize", "oracle"),
         item("tests/e2e/test_ui_line.py::x", "e2e", "browser"),
         item("tests/e2e/test_live.py::x", "e2e"),
+        item("tests/engine/test_exact.py::x"),
     ]
     sort_longest_first(items)
     assert [each.nodeid.removeprefix("tests/") for each in items] == [
-        "e2e/test_ui.py::x", "e2e/test_ui_line.py::x", "e2e/test_live.py::x", "c.py::x", "b.py::x",
-        "b.py::y", "a.py::x",
+        "engine/test_exact.py::x", "e2e/test_ui.py::x", "e2e/test_ui_line.py::x",
+        "e2e/test_live.py::x", "c.py::x", "b.py::x", "b.py::y", "a.py::x",
     ]  # fmt: skip
 
 

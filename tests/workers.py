@@ -9,9 +9,9 @@ takes longest comes first, as its markers let expect. For the whole suite `-n au
 more than there are cores, if there is memory for it: the first minutes wait for browsers, timers
 and recordings that are played as fast as they were spoken.
 
-A worker keeps to BYTES_OF_A_WORKER: models belong to the fixtures of a file, and after a file a
-worker that has grown gives freed memory back. The summary has the most that a worker held
-(tests/tally.py).
+A worker keeps to BYTES_OF_A_WORKER: models belong to the fixtures of a file, files with models of
+true shapes come first, while a worker holds little else, and after a test a worker that has grown
+gives freed memory back. The summary has the most that a worker held (tests/tally.py).
 """
 
 from __future__ import annotations
@@ -45,12 +45,22 @@ _FIXTURES = {
 _OF_A_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", re.MULTILINE)
 # Beginnings of names of files for one worker; the kernels are compiled in turn.
 _TOGETHER = ("tests/e2e/test_ui", "tests/real/", "tests/engine/kernels/")
+# Files whose tests hold a model of a true shape, and that of another library.
+_LARGE = (
+    "tests/engine/test_exact.py",
+    "tests/engine/test_unload.py",
+    "tests/translation/test_exact.py",
+)
 # Marker → seconds of one of its tests, about.
 _SECONDS = {"browser": 8.0, "real": 8.0, "e2e": 3.0, "oracle": 1.3, "slow": 0.8}
 _UNMARKED_S = 0.03
 _DEFAULT = "not (campaign)"  # pyproject.toml: what runs if no expression is given
 _BYTES_OF_A_PROCESS = BYTES_OF_A_WORKER + (1 << 30)  # with the programs that it starts
-_BYTES_TO_TRIM = 1 << 30  # below, looking for garbage is not worth its time
+# Below that, and within a file without that much more than the last time, looking for garbage is
+# not worth its time.
+_BYTES_TO_TRIM, _BYTES_GROWN = 3 << 28, 1 << 26
+
+_held = 0  # bytes, after the last garbage was looked for
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -84,12 +94,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def sort_longest_first(items: list[pytest.Item]) -> None:
-    """Sort tests by the time that all of those take which one worker runs in turn."""
+    """Sort tests by the time that all of those take which one worker runs in turn; large ones come
+    before all others."""
     seconds: Counter[str] = Counter()
     for item in items:
         marked = (_SECONDS.get(marker.name, 0.0) for marker in item.iter_markers())
         seconds[_scope(item.nodeid)] += max(marked, default=0.0) or _UNMARKED_S
-    items.sort(key=lambda item: -seconds[_scope(item.nodeid)])
+    items.sort(key=lambda item: (not item.nodeid.startswith(_LARGE), -seconds[_scope(item.nodeid)]))
 
 
 def _scope(nodeid: str) -> str:
@@ -102,15 +113,19 @@ def _scope(nodeid: str) -> str:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """After the last test of a file, when its fixtures are gone, free what they held.
+    """After a test, when the fixtures of its own or its file are gone, free what they held.
 
     Not at the end of its teardown: until then the test itself holds its arguments.
     """
+    global _held
     done = yield
     over = nextitem is None or nextitem.path != item.path
-    if over and memory_in_use() > _BYTES_TO_TRIM:
+    held = memory_in_use()
+    if held > _BYTES_TO_TRIM and (over or held > _held + _BYTES_GROWN):
         gc.collect()
         trim_heap()
+        held = _held = memory_in_use()
+    _held = min(_held, held)
     return done
 
 
