@@ -56,6 +56,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.engine.kernels",
         "pipelines.engine.state",
         "pipelines.engine.weights",
+        "pipelines.families",
         "pipelines.daemon_threads",
         "pipelines.malloc",
         *_LEAVES,
@@ -72,6 +73,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.engine.kernels",
         "pipelines.engine.state",
         "pipelines.engine.weights",
+        "pipelines.families",
         "pipelines.malloc",
         *_LEAVES,
     },
@@ -79,17 +81,21 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.engine.kernels",
         "pipelines.engine.state",
         "pipelines.engine.weights",
+        "pipelines.families",
         *_LEAVES,
     },
     "pipelines.engine.kernels": {
         "pipelines.engine.state",
         "pipelines.engine.weights",
+        "pipelines.families",
         "pipelines.daemon_threads",
         "pipelines.malloc",
         *_LEAVES,
     },
     "pipelines.engine.state": set(_LEAVES),
-    "pipelines.engine.weights": {"pipelines.formats", *_LEAVES},
+    "pipelines.engine.weights": {"pipelines.formats", "pipelines.families", *_LEAVES},
+    # What a family of models is, as data: for the engine, the hub and the tokenizers.
+    "pipelines.families": {"pipelines.errors", "pipelines.json_files"},
     # Files of other programs, which the hub finds and the engine reads.
     "pipelines.formats": {"pipelines.languages", *_LEAVES},
     "pipelines.languages": set(_LEAVES),
@@ -116,6 +122,7 @@ _OPEN = (
     "pipelines.engine.kernels",
     "pipelines.engine.state",
     "pipelines.engine.weights",
+    "pipelines.families",
 )
 
 # What is imported from outside, and by which packages only.

@@ -74,8 +74,8 @@ from pipelines.engine.tasks import (
     interleave,
 )
 from pipelines.engine.transformers_check import Comparison, compare_with_transformers
-from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.convert import convert_model
+from pipelines.families.architecture import Architecture
 
 __all__ = [
     "MY_TURN",

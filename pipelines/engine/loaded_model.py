@@ -23,8 +23,8 @@ from pipelines.engine.decoding.statistics import Statistics
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
-from pipelines.engine.weights.architecture import Architecture, waveform_positions
 from pipelines.errors import EngineError, RequestError
+from pipelines.families.architecture import Architecture, waveform_positions
 
 __all__ = ["LoadedModel"]
 

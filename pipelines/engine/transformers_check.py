@@ -13,9 +13,9 @@ from torch import Tensor
 from pipelines.engine.decoding.request import Request
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.engine import Engine
-from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import open_weights
 from pipelines.errors import CheckpointError, UnsupportedTask
+from pipelines.families.architecture import Architecture
 
 __all__ = ["Comparison", "compare_with_transformers"]
 

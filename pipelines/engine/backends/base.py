@@ -12,7 +12,7 @@ from torch import Tensor
 from pipelines.engine.model.precision import ComputePlan
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
-from pipelines.engine.weights.architecture import Architecture
+from pipelines.families.architecture import Architecture
 
 __all__ = ["Backend", "DecoderCache", "SourceCache"]
 

@@ -27,8 +27,8 @@ from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.kv_cache import NullCrossCache
-from pipelines.engine.weights.architecture import Architecture, Stack
 from pipelines.errors import RequestError
+from pipelines.families.architecture import Architecture, Stack
 
 __all__ = ["TransformersBackend"]
 

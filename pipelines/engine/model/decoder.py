@@ -33,8 +33,8 @@ from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.state.forward_batch import AttentionMetadata, ForwardBatch, attention_metadata
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
-from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
+from pipelines.families.architecture import Architecture
 
 __all__ = ["Decoder", "SourceSpan"]
 

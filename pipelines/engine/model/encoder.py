@@ -27,8 +27,8 @@ from pipelines.engine.model.rotary import RotaryTable, rotate
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.model.waveform_stem import WaveformStem
 from pipelines.engine.state.forward_batch import padding_mask
-from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
+from pipelines.families.architecture import Architecture
 
 __all__ = ["Encoder"]
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from pipelines.engine.kernels.host.stack import AffineNorm
 from pipelines.engine.model.linear import Linear, make_linear
 from pipelines.engine.model.precision import StackPrecision
-from pipelines.engine.weights.architecture import Activation, Architecture, RelativePositions, Stack
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.engine.weights.quantized import QuantizedWeight
+from pipelines.families.architecture import Activation, Architecture, RelativePositions, Stack
 
 __all__ = [
     "Embedding",

@@ -10,9 +10,9 @@ from torch import Tensor
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.precision import StackPrecision
-from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.engine.weights.quantized import QuantizedWeight
+from pipelines.families.architecture import Architecture
 
 __all__ = ["LMHead", "argmax", "logprobs_of"]
 

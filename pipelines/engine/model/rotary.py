@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pipelines.engine.weights.architecture import RotaryPositions
+from pipelines.families.architecture import RotaryPositions
 
 __all__ = ["RotaryTable", "rotate"]
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipelines.engine.weights.architecture import WAVEFORM_CONVOLUTIONS
 from pipelines.engine.weights.checkpoint import Weights
+from pipelines.families.architecture import WAVEFORM_CONVOLUTIONS
 
 __all__ = ["WaveformStem"]
 

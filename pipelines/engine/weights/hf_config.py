@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.engine.weights.architecture import (
+from pipelines.errors import CheckpointError
+from pipelines.families.architecture import (
     Activation,
     Architecture,
     RelativePositions,
@@ -19,7 +20,6 @@ from pipelines.engine.weights.architecture import (
     Stack,
     waveform_positions,
 )
-from pipelines.errors import CheckpointError
 from pipelines.json_files import read_json_object
 
 __all__ = ["architecture_of", "checkpoint_names", "is_native", "read_config"]

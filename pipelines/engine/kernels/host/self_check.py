@@ -22,8 +22,8 @@ from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.forward_batch import ForwardBatch
 from pipelines.engine.state.kv_cache import KVCache
-from pipelines.engine.weights.architecture import Activation, Stack
 from pipelines.engine.weights.quantized import quantize_weight
+from pipelines.families.architecture import Activation, Stack
 
 __all__ = ["wrong_kernels"]
 

@@ -14,7 +14,7 @@ from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, quantized_rows
 from pipelines.engine.kernels.host.team_size import KernelRunner
 from pipelines.engine.kernels.library import KernelLibrary
-from pipelines.engine.weights.architecture import Stack
+from pipelines.families.architecture import Stack
 
 __all__ = ["AffineNorm", "CompiledLayer", "CompiledStack"]
 
