@@ -156,7 +156,7 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
 
 # Words that do not belong to a layer: (layer, pattern, files where they may stand).
 _FORBIDDEN_WORDS = (
-    ("pipelines.engine", re.compile(r"whisper", re.IGNORECASE), ("weights/hf_config.py",)),
+    ("pipelines.engine", re.compile(r"whisper", re.IGNORECASE), ()),
     ("pipelines.engine", re.compile(r"\blive\b", re.IGNORECASE), ()),
     # Flags are the command line's: it adds the hint to an error of the library.
     # Those of pip are for pip.

@@ -42,8 +42,8 @@ from pipelines.engine.model.precision import (
 )
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.stream import Stream
-from pipelines.engine.weights.hf_config import is_native
 from pipelines.errors import CheckpointError, EngineError, OptionError, RequestError
+from pipelines.families import is_native, read_config
 from pipelines.malloc import keep_freed_memory, trim_heap
 
 __all__ = ["Engine"]
@@ -265,7 +265,8 @@ class Engine:
             return self._build(path, shortlist)
 
     def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> Backend:
-        module = None if is_native(path) else load_module(path, self._device)
+        native = is_native(read_config(path))
+        module = None if native else load_module(path, self._device)
         if module is not None:
             if shortlist is not None:
                 raise OptionError(f"{path.name} is run by transformers, which takes no shortlist")

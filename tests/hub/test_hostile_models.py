@@ -19,8 +19,8 @@ from edgeapp.server.page.picker_options import picker_options
 from pipelines.asr.capabilities import read_generation_config
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.engine.weights.checkpoint import open_weights
-from pipelines.engine.weights.hf_config import architecture_of, read_config
 from pipelines.errors import CheckpointError
+from pipelines.families import architecture_of, read_config
 from pipelines.hub import assets_folder, bundled_folder, list_models
 from pipelines.json_files import read_json_object
 from pipelines.tokenizer_json import read_tokenizer_json

@@ -12,13 +12,9 @@ import torch
 from torch import Tensor
 
 from pipelines.errors import RequestError
+from pipelines.families import FAMILIES
 
 __all__ = ["ModuleForward", "forward_of"]
-
-# Families whose decoders take one token a pass once they have a cache. Their sequences run alone.
-_ONE_TOKEN_A_PASS = frozenset({"fsmt", "prophetnet"})
-# Experts have a capacity, which the tokens of other rows would use up.
-_ONE_ROW_A_PASS = _ONE_TOKEN_A_PASS | {"nllb-moe", "switch_transformers"}
 
 
 class ModuleForward(Protocol):
@@ -110,8 +106,9 @@ class _EncoderDecoder:
         self.source: Literal["tokens", "other", "none"] = (
             "tokens" if self._input_name == "input_ids" else "other"
         )
-        self._one_token = module.config.model_type in _ONE_TOKEN_A_PASS
-        self.batched = module.config.model_type not in _ONE_ROW_A_PASS
+        family = FAMILIES.get(module.config.model_type)
+        passes = "all rows" if family is None else family.passes
+        self._one_token, self.batched = passes == "one token", passes == "all rows"
         self._joined = _JoinedSources()
 
     def encode(self, sources: Sequence[Any]) -> list[Any]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from pipelines.engine.weights.hf_config import read_config
 from pipelines.errors import CheckpointError
+from pipelines.families import read_config
 from pipelines.notices import notice
 
 __all__ = ["SlowModel", "load_module"]

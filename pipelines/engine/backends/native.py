@@ -21,8 +21,8 @@ from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.forward_batch import ForwardBatch, padding_mask
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.checkpoint import open_weights
-from pipelines.engine.weights.hf_config import architecture_of, checkpoint_names, read_config
 from pipelines.errors import OptionError
+from pipelines.families import FAMILIES, architecture_of, read_config
 from pipelines.malloc import trim_heap
 
 __all__ = ["NativeBackend"]
@@ -67,7 +67,8 @@ class NativeBackend:
         self.plan = plan
         self._one_by_one = hears and not plan.on_gpu
         self._compute_threads = compute_threads
-        weights = open_weights(folder).named(checkpoint_names(self.architecture.family))
+        tensor_name = FAMILIES[self.architecture.family].tensor_name
+        weights = open_weights(folder).named(tensor_name)
         with torch.inference_mode():
             # The decoder first: laying out its token embedding takes the most memory.
             self._decoder = Decoder(weights, self.architecture, plan, self.shortlist)
