@@ -46,8 +46,13 @@ ALLOWED: Mapping[str, set[str]] = {
     },
     "pipelines.asr": {"pipelines.engine", "pipelines.hub", *_TEXT},
     "pipelines.reading": {"pipelines.engine", "pipelines.hub", *_TEXT},
-    "pipelines.translation": {"pipelines.engine", "pipelines.hub", *_TEXT},
-    "pipelines.hub": {"pipelines.formats", "pipelines.languages", *_LEAVES},
+    "pipelines.translation": {"pipelines.engine", "pipelines.families", "pipelines.hub", *_TEXT},
+    "pipelines.hub": {
+        "pipelines.families",
+        "pipelines.formats",
+        "pipelines.languages",
+        *_LEAVES,
+    },
     # The engine's own layers.
     "pipelines.engine": {
         "pipelines.engine.decoding",

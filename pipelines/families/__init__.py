@@ -5,7 +5,7 @@ it. A new family is a file with a `Family`, and its name in `FAMILIES` (table.py
 """
 
 from pipelines.families.config import read_config
-from pipelines.families.family import Family, Task
+from pipelines.families.family import Family, Task, TokenizerKind
 from pipelines.families.table import (
     FAMILIES,
     architecture_of,
@@ -21,6 +21,7 @@ __all__ = [
     "FAMILIES",
     "Family",
     "Task",
+    "TokenizerKind",
     "architecture_of",
     "class_of",
     "family_of",

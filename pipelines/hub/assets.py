@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pipelines.errors import ModelNotFound
+from pipelines.families import Task
 
-__all__ = ["BUNDLED", "Bundled", "Task", "assets_folder", "bundled_folder"]
-
-Task = Literal["asr", "translation", "reading"]
+__all__ = ["BUNDLED", "Bundled", "assets_folder", "bundled_folder"]
 
 
 @dataclass(frozen=True)

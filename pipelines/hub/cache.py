@@ -12,98 +12,41 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import CheckpointError
+from pipelines.families import (
+    FAMILIES,
+    Task,
+    class_of,
+    family_of,
+    native_types,
+    task_of,
+    wrapped_types,
+)
 from pipelines.formats import LINKS
-from pipelines.hub.assets import Task
 from pipelines.hub.listing import is_shard_name
 from pipelines.hub.names import is_repository, shown
 from pipelines.json_files import TOKENIZER_BYTES, read_json_object
 
 __all__ = [
-    "FAMILIES",
-    "TASKS",
-    "WRAPPED",
     "cache_folder",
+    "folder_task",
     "free_bytes",
     "language_tokens",
     "cached_models",
     "cached_repositories",
     "cached_snapshot",
-    "is_native",
     "read_json",
     "reads_lines",
     "shard_names",
     "size_of",
     "snapshots",
     "storage_folder",
-    "task_of",
-    "task_of_config",
     "unsupported",
     "unusable",
     "usable_snapshot",
     "use_cache_folder",
 ]
 
-# model_type in config.json of the families that the engine runs → their task.
-TASKS: dict[str, Task] = {
-    "whisper": "asr",
-    "marian": "translation",
-    "m2m_100": "translation",
-    "mbart": "translation",
-    "bart": "translation",
-    "t5": "translation",
-    "opennmt": "translation",
-    "moonshine": "asr",
-}
-
-# Classes of transformers that run in its own code, by `architectures` of config.json → their task.
-WRAPPED: dict[str, Task] = {
-    "EncoderDecoderModel": "translation",
-    "FSMTForConditionalGeneration": "translation",
-    "MT5ForConditionalGeneration": "translation",
-    "NllbMoeForConditionalGeneration": "translation",
-    "PegasusForConditionalGeneration": "translation",
-    "ProphetNetForConditionalGeneration": "translation",
-    "UMT5ForConditionalGeneration": "translation",
-    "Speech2TextForConditionalGeneration": "asr",
-    "SpeechT5ForSpeechToText": "asr",
-    "BlipForConditionalGeneration": "reading",
-    "Blip2ForConditionalGeneration": "reading",
-    "GitForCausalLM": "reading",
-    "VisionEncoderDecoderModel": "reading",
-}
-
-# For messages. No config.json says "opennmt", and a class is known by what comes before its "For".
-FAMILIES = (
-    f"{', '.join(family for family in TASKS if family != 'opennmt')} and, through transformers, "
-    f"{', '.join(name.split('For')[0] for name in WRAPPED)}"
-)
-# Ends of the names of classes that generate no text, though their model_type may run here.
-_NOT_GENERATING = ("Classification", "QuestionAnswering", "EncoderModel", "ForCausalLM")
-
-# A usable folder has at least one file of each group.
-_TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "whisper": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
-    "marian": (("source.spm",), ("target.spm",), ("vocab.json",)),
-    "opennmt": (("source.spm",), ("target.spm",), ("vocab.json",)),
-    "m2m_100": (("sentencepiece.bpe.model", "tokenizer.json"),),
-    "mbart": (("sentencepiece.bpe.model", "tokenizer.json"),),
-    "bart": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
-    "t5": (("spiece.model", "tokenizer.json"),),
-    "moonshine": (("tokenizer.json",),),
-}
-_WRAPPED_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "vocab.json",
-    "vocab.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "spm_char.model",
-    "vocab-src.json",
-    "prophetnet.tokenizer",
-)
-_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 _SEPARATE_VOCABULARIES = (("target_vocab.json",),)
-
 
 _chosen_folder: Path | None = None
 
@@ -193,45 +136,32 @@ def cached_models() -> Iterator[tuple[str, Path]]:
             continue
 
 
-def task_of(folder: Path) -> Task | None:
-    """The task of the model in a folder; None if its config.json names no model that runs here."""
-    return task_of_config(read_json(folder / "config.json"))
-
-
-def task_of_config(config: dict[str, Any]) -> Task | None:
-    """The task of a model, native or of transformers; None for one that does not run here."""
-    name = _class_name(config)
-    if name in WRAPPED:
-        return WRAPPED[name]
-    if name.endswith(_NOT_GENERATING):
-        return None
-    return TASKS.get(str(config.get("model_type")))
+def folder_task(folder: Path) -> Task | None:
+    """Return the task of the model in a folder; None if its config.json names no model that runs
+    here."""
+    return task_of(read_json(folder / "config.json"))
 
 
 def unsupported(config: dict[str, Any], subject: str = "it") -> str | None:
     """Why a kind of model does not run here, as a sentence about `subject`; None if it does."""
-    if task_of_config(config) is not None:
+    if task_of(config) is not None:
         return None
-    if str(config.get("model_type")) in TASKS:
-        return f"{subject} is a {shown(_class_name(config))}, which generates no text"
-    model_type = shown(config.get("model_type"))
-    return f"{subject} has the model_type {model_type}; what runs here: {FAMILIES}"
+    family = FAMILIES.get(str(config.get("model_type")))
+    if family is None or family.task is None:
+        return (
+            f"{subject} has the model_type {shown(config.get('model_type'))}; what runs here: "
+            f"{native_types()} and, through transformers, {wrapped_types()}"
+        )
+    kind = f"{subject} is a {shown(class_of(config))}"
+    if family.classes:
+        return f"{kind}; of its family runs here: {', '.join(family.classes)}"
+    return f"{kind}, which generates no text"
 
 
 def reads_lines(folder: Path) -> bool:
     """Whether the model in a folder was trained on pictures of single lines, as TrOCR."""
     decoder = read_json(folder / "config.json").get("decoder")
     return isinstance(decoder, dict) and decoder.get("model_type") == "trocr"
-
-
-def is_native(folder: Path) -> bool:
-    """Whether the model in a folder runs in the program's own code, not in that of transformers."""
-    return str(read_json(folder / "config.json").get("model_type")) in TASKS
-
-
-def _class_name(config: dict[str, Any]) -> str:
-    names = config.get("architectures")
-    return str(names[0]) if isinstance(names, list) and names else ""
 
 
 def unusable(folder: Path) -> str | None:
@@ -241,13 +171,11 @@ def unusable(folder: Path) -> str | None:
         return "it has no readable config.json"
     if reason := unsupported(config):
         return reason
-    family, task = str(config.get("model_type")), task_of_config(config)
     missing = _missing_weights(folder)
     if missing:
         return f"it lacks {missing}"
-    groups = _TOKENIZER_FILES.get(family, (_WRAPPED_TOKENIZER_FILES,))
-    if family not in TASKS and task != "translation":
-        groups += (_PROCESSOR_FILES,)
+    family = family_of(config)
+    groups = () if family is None else family.files
     if read_json(folder / "tokenizer_config.json").get("separate_vocabs"):
         groups += _SEPARATE_VOCABULARIES
     for group in groups:

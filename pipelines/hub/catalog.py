@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Literal
 
 from pipelines.errors import CheckpointError, ModelError, ModelNotFound, OptionError
-from pipelines.hub.assets import BUNDLED, Task, bundled_folder
+from pipelines.families import Task, is_native, task_of
+from pipelines.hub.assets import BUNDLED, bundled_folder
 from pipelines.hub.cache import (
     cache_folder,
     cached_models,
     cached_repositories,
     cached_snapshot,
-    is_native,
+    folder_task,
     read_json,
     size_of,
     snapshots,
-    task_of,
-    task_of_config,
     unusable,
     usable_snapshot,
 )
@@ -146,7 +145,7 @@ def resolved(
     repository: str, folder: Path, source: Origin, note: str | None = None
 ) -> ResolvedModel:
     """The ResolvedModel of a usable folder of a repository."""
-    task = task_of(folder)
+    task = folder_task(folder)
     assert task is not None
     return ResolvedModel(short_name(repository), task, folder, source, note)
 
@@ -176,7 +175,7 @@ def _list_models(stamp: Stamp) -> tuple[ModelInfo, ...]:
         except OSError:  # it is being removed, or a part of it cannot be read
             continue
         info = ModelInfo(model.name, model.task, size, folder, "cache", repository)
-        models.append(replace(info, native=is_native(folder)))
+        models.append(replace(info, native=is_native(read_json(folder / "config.json"))))
     return (*models, *_foreign_models())
 
 
@@ -186,7 +185,7 @@ def incomplete_models() -> list[str]:
     for repository in cached_repositories():
         try:
             folder = cached_snapshot(repository)
-            if folder is None or task_of(folder) is None or unusable(folder) is None:
+            if folder is None or folder_task(folder) is None or unusable(folder) is None:
                 continue
             if not _is_foreign(folder):
                 found.append(repository)
@@ -216,7 +215,7 @@ def _foreign_info(
 ) -> Iterator[ModelInfo]:
     try:
         folder = foreign_folder(path)
-        task, origin = task_of(folder), foreign_origin(folder)
+        task, origin = folder_task(folder), foreign_origin(folder)
         if task is not None and origin is not None:
             size, tool = size_of(folder), origin["tool"]
             yield ModelInfo(name, task, size, folder, source, repository, tool)
@@ -341,7 +340,7 @@ def _cached(name: str, repository: str) -> ResolvedModel:
     if reason is None:
         return resolved(repository, folder, "cache")
     config = read_json(folder / "config.json")
-    if config.get("model_type") is not None and task_of_config(config) is None:
+    if config.get("model_type") is not None and task_of(config) is None:
         raise CheckpointError(f"the model {name} in {folder} cannot be used: {reason}")
     raise ModelNotFound(
         f"the model {name} is only partly on this machine ({folder}): {reason}; download the rest",
@@ -364,7 +363,7 @@ def _local(path: str) -> ResolvedModel:
         kind = "is a file, not a model folder" if exists else "does not exist"
         raise ModelNotFound(f"no model at {folder}: it {kind}; {_models_here()}")
     reason = unusable(folder)
-    task = task_of(folder)
+    task = folder_task(folder)
     if reason is not None or task is None:
         raise CheckpointError(f"{folder} is not a usable model folder: {reason}")
     return ResolvedModel(folder.resolve().name, task, folder.resolve(), "folder")
@@ -385,7 +384,7 @@ def _foreign(path: Path, name: str | None = None, tool: str | None = None) -> Re
         tool: The program in whose cache it was found, for the note.
     """
     folder = foreign_folder(path)
-    task, reason = task_of(folder), unusable(folder)
+    task, reason = folder_task(folder), unusable(folder)
     if task is None or reason is not None:
         raise CheckpointError(f"{path} cannot be used: {reason}")
     if name is None:

@@ -25,7 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipelines.errors import ModelNotFound, UnsupportedTask
-from pipelines.hub.assets import BUNDLED, Bundled, Task, bundled_folder
+from pipelines.families import Task
+from pipelines.hub.assets import BUNDLED, Bundled, bundled_folder
 from pipelines.hub.cache import (
     cache_folder,
     cached_models,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipelines.hub.assets import Task
+from pipelines.families import Task
 from pipelines.hub.cache import cache_folder, language_tokens, read_json, size_of
 from pipelines.hub.catalog import resolve
 from pipelines.hub.deletion import delete_unused, unused_blobs

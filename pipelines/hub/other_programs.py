@@ -14,7 +14,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path, user_data_path
 
-from pipelines.hub.assets import Task
+from pipelines.families import Task
 from pipelines.hub.cache import snapshots
 from pipelines.hub.foreign import holds_foreign_model
 

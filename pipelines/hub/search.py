@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from pipelines.errors import ModelNotFound, OptionError
+from pipelines.families import Task, is_native, task_of
 from pipelines.hub.addresses import check_endpoint
-from pipelines.hub.assets import Task
-from pipelines.hub.cache import TASKS, task_of_config
 from pipelines.hub.names import is_repository, shown
 from pipelines.hub.transfer import RemoteRepository, fetch_answer
 
@@ -99,10 +98,10 @@ def _model(entry: Any) -> FoundModel | None:
     repository, config = entry.get("id"), entry.get("config")
     if not (isinstance(repository, str) and is_repository(repository)):
         return None
-    task = task_of_config(config) if isinstance(config, dict) else None
+    task = task_of(config) if isinstance(config, dict) else None
     if task is None:
         return None
     downloads = entry.get("downloads")
     count = downloads if isinstance(downloads, int) and 0 <= downloads < 1 << 50 else 0
     assert isinstance(config, dict)
-    return FoundModel(repository, task, str(config.get("model_type")) in TASKS, count)
+    return FoundModel(repository, task, is_native(config), count)

@@ -87,8 +87,17 @@ def test_libraries_that_crash(tmp_path: Path) -> None:
     [
         ("openai/whisper-small", {"model_type": "whisper"}),
         ("UsefulSensors/moonshine-tiny", {"model_type": "moonshine"}),
-        ("google/mt5-small", {"architectures": ["MT5ForConditionalGeneration"]}),
-        ("microsoft/trocr-base", {"architectures": ["VisionEncoderDecoderModel"]}),
+        (
+            "google/umt5-small",
+            {"model_type": "umt5", "architectures": ["UMT5ForConditionalGeneration"]},
+        ),
+        (
+            "microsoft/trocr-base",
+            {
+                "model_type": "vision-encoder-decoder",
+                "architectures": ["VisionEncoderDecoderModel"],
+            },
+        ),
     ],
 )
 def test_a_model_that_is_not_whole_is_named(

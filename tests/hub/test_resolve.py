@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
 
 from pipelines.errors import CheckpointError, ModelError, ModelNotFound, OptionError
-from pipelines.families import FAMILIES as TABLE
 from pipelines.hub import ResolvedModel, assets_folder, bundled_folder, resolve
-from pipelines.hub.cache import FAMILIES, TASKS
 from tests.hub.conftest import Cached, opus_files, whisper_files
 
 
@@ -183,13 +180,17 @@ def test_a_model_that_generates_no_text_is_refused(cached: Cached, kind: str) ->
         resolve("facebook/bart-large-mnli")
 
 
-def test_what_runs_here_is_said_by_one_table() -> None:
-    """The hub's native families are the engine's, and families.md has them all."""
-    assert set(TASKS) == {family.model_type for family in TABLE.values() if family.architecture}
-    document = (Path(__file__).parents[2] / "assets/docs/families.md").read_text("utf-8")
-    rows = re.sub("[^a-z0-9]", "", document.lower())
-    for family in re.findall(r"\w+", FAMILIES.replace("and, through transformers,", "")):
-        assert re.sub("[^a-z0-9]", "", family.lower()) in rows, family
+@pytest.mark.parametrize(
+    ("model_type", "kind"),
+    [("speecht5", "SpeechT5ForTextToSpeech"), ("blip", "BlipForImageTextRetrieval")],
+)
+def test_another_class_of_a_family_that_transformers_runs_is_refused(
+    cached: Cached, model_type: str, kind: str
+) -> None:
+    config = json.dumps({"model_type": model_type, "architectures": [kind]}).encode()
+    cached("some/model", {**opus_files(), "config.json": config})
+    with pytest.raises(CheckpointError, match=f"it is a '{kind}'; of its family runs here: "):
+        resolve("some/model")
 
 
 # Nothing at all
