@@ -140,7 +140,7 @@ class Translator:
         self.model = self.engine.load(folder, shortlist)
         architecture = self.model.architecture
         defaults = read_generation_defaults(folder, architecture)
-        self.tokenizer = open_tokenizer(folder, architecture.family, defaults, self.name)
+        self.tokenizer = open_tokenizer(folder, defaults, self.name)
         named = pair_in_name(self.name) or pair_in_name(folder.name) or (None, None)
         self.source_language = self.tokenizer.source_language or named[0]
         target = self.tokenizer.target_language or named[1]

@@ -38,7 +38,7 @@ def ours(folder: Path, beam_size: int = 1, length: int = 30) -> list[str]:
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.load(folder)
         defaults = read_generation_defaults(folder, model.architecture)
-        tokenizer: Any = open_tokenizer(folder, model.architecture.family, defaults, "x")
+        tokenizer: Any = open_tokenizer(folder, defaults, "x")
         options = GenerationOptions(
             max_new_tokens=length,
             eos_ids=defaults.eos_ids,

@@ -104,8 +104,7 @@ def test_a_folder_as_transformers_writes_it_today(
     for file in tmp_path.glob("*.model"):
         file.unlink()
     defaults = translator._decoder.defaults
-    family = translator.model.architecture.family
-    tokenizer = open_tokenizer(tmp_path, family, defaults, case.shape)
+    tokenizer = open_tokenizer(tmp_path, defaults, case.shape)
     assert tokenizer.target_codes == translator.target_codes
     assert tokenizer.source_codes == translator.source_codes
     for text in texts(case):

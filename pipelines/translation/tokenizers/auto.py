@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipelines.errors import EdgeError, UnsupportedTask
+from pipelines.families import FAMILIES, TokenizerKind
 from pipelines.languages import two_letter
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.tokenizers.base import TextTokenizer
@@ -18,18 +19,12 @@ from pipelines.translation.tokenizers.wrapped import WrappedTokenizer
 
 __all__ = ["have_same_vocabulary", "model_languages", "open_tokenizer"]
 
-# model_type of the families that need language codes.
-_MULTILINGUAL = ("m2m_100", "mbart", "t5")
 
-
-def open_tokenizer(
-    folder: Path, family: str, defaults: GenerationDefaults, name: str
-) -> TextTokenizer:
+def open_tokenizer(folder: Path, defaults: GenerationDefaults, name: str) -> TextTokenizer:
     """The tokenizer in a folder.
 
     Args:
         folder: The model folder.
-        family: The architecture's: model_type of its config.json, or "other".
         defaults: Its generation_config.json.
         name: The model's name, for messages.
 
@@ -37,14 +32,15 @@ def open_tokenizer(
         CheckpointError: A file is missing or damaged.
         UnsupportedTask: The model is not one for translation.
     """
-    if family in ("marian", "opennmt"):
-        return MarianTokenizer(folder)
+    family = FAMILIES.get(str(read_json(folder / "config.json").get("model_type")))
+    if family is None:  # of any other family that transformers runs
+        return WrappedTokenizer(folder)
+    if family.task not in ("translation", None):
+        raise UnsupportedTask(
+            f"{name} is a {family.model_type} model, which cannot translate text here"
+        )
     start_ids = (*defaults.forced_prefix, defaults.decoder_start_id)
-    if family in _MULTILINGUAL:
-        return _multilingual(folder, family, start_ids, name)
-    if family in ("bart", "other"):  # without a tokenizer of our own, or run by transformers
-        return _of_wrapped(folder, start_ids, name)
-    raise UnsupportedTask(f"{name} is a {family} model, which cannot translate text here")
+    return _open(folder, family.tokenizer, start_ids, name)
 
 
 @lru_cache(maxsize=64)
@@ -56,24 +52,24 @@ def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str
         name: The model's name: it tells Flan-T5 from other T5 models.
 
     Returns:
-        (sources, targets), as two-letter codes where there are such. None for Marian, and for a
-        folder that cannot be read.
+        (sources, targets), as two-letter codes where there are such. None for a model of one pair
+        of languages, and for a folder that cannot be read.
     """
     try:
         config = read_json(folder / "config.json")
-        family = config.get("model_type")
-        if family not in _MULTILINGUAL:
+        family = FAMILIES.get(str(config.get("model_type")))
+        if family is None or family.tokenizer in ("marian", "transformers"):
             return None
         generation = folder / "generation_config.json"
         if generation.is_file():
             config = read_json(generation)
         ids = (config.get("forced_bos_token_id"), config.get("decoder_start_token_id"))
         start_ids = tuple(index for index in ids if isinstance(index, int))
-        tokenizer = _multilingual(folder, family, start_ids, name)
+        tokenizer = _open(folder, family.tokenizer, start_ids, name)
     except (OSError, ValueError, AttributeError, RecursionError, EdgeError):
         return None
-    targets = tokenizer.target_codes or filter(None, [tokenizer.target_language])
-    return _short(tokenizer.source_codes), _short(targets)
+    targets = tokenizer.target_codes or tuple(filter(None, [tokenizer.target_language]))
+    return (_short(tokenizer.source_codes), _short(targets)) if targets else None
 
 
 def have_same_vocabulary(folder: Path, other: Path) -> bool:
@@ -99,21 +95,15 @@ def _vocabulary(folder: Path) -> object:
     return model.get("vocab") if isinstance(model, dict) else None
 
 
-def _multilingual(
-    folder: Path, family: str, start_ids: tuple[int, ...], name: str
+def _open(
+    folder: Path, kind: TokenizerKind, start_ids: tuple[int, ...], name: str
 ) -> TextTokenizer:
-    if family == "t5":
-        return T5Tokenizer(folder, name)
-    return MultilingualTokenizer(folder, family, start_ids)
-
-
-def _of_wrapped(folder: Path, start_ids: tuple[int, ...], name: str) -> TextTokenizer:
-    """The tokenizer of a native relative if the model has one, else that of transformers."""
-    family = read_json(folder / "config.json").get("model_type")
-    if family == "nllb-moe":
-        return MultilingualTokenizer(folder, "m2m_100", start_ids)
-    if family in ("mt5", "umt5"):
-        return T5Tokenizer(folder, name, needs_task=False)
+    if kind == "marian":
+        return MarianTokenizer(folder)
+    if kind in ("m2m_100", "mbart"):
+        return MultilingualTokenizer(folder, kind, start_ids)
+    if kind in ("t5", "mt5"):
+        return T5Tokenizer(folder, name, needs_task=kind == "t5")
     return WrappedTokenizer(folder)
 
 
