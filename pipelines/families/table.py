@@ -14,6 +14,8 @@ from pipelines.families.m2m_100 import M2M_100
 from pipelines.families.marian import MARIAN, OPENNMT
 from pipelines.families.mbart import MBART
 from pipelines.families.moonshine import MOONSHINE
+from pipelines.families.mt5 import MT5
+from pipelines.families.pegasus import PEGASUS
 from pipelines.families.t5 import T5
 from pipelines.families.through_transformers import THROUGH_TRANSFORMERS
 from pipelines.families.whisper import WHISPER
@@ -38,6 +40,8 @@ FAMILIES: Mapping[str, Family] = {
         MBART,
         BART,
         T5,
+        MT5,
+        PEGASUS,
         OPENNMT,
         MOONSHINE,
         *THROUGH_TRANSFORMERS,

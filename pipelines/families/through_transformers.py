@@ -23,7 +23,6 @@ _OTHER: FileGroups = (_TOKENIZER, _PROCESSOR)
 THROUGH_TRANSFORMERS = (
     Family("encoder-decoder", "translation", ("EncoderDecoderModel",), _TEXT),
     Family("fsmt", "translation", ("FSMTForConditionalGeneration",), _TEXT, passes="one token"),
-    Family("mt5", "translation", ("MT5ForConditionalGeneration",), _TEXT, "mt5"),
     Family(
         "nllb-moe",
         "translation",
@@ -32,7 +31,6 @@ THROUGH_TRANSFORMERS = (
         "m2m_100",
         passes="one row",
     ),
-    Family("pegasus", "translation", ("PegasusForConditionalGeneration",), _TEXT),
     Family(
         "prophetnet",
         "translation",

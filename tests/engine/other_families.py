@@ -148,6 +148,12 @@ OTHER_FAMILIES: dict[str, Callable[[], Any]] = {
         hf.NllbMoeConfig(**_SEQ2SEQ, num_experts=4, expert_capacity=64, encoder_sparse_step=2,
                          decoder_sparse_step=2)
     ),
+    "switch": lambda: hf.SwitchTransformersForConditionalGeneration(
+        hf.SwitchTransformersConfig(
+            **_T5, num_decoder_layers=2, num_sparse_encoder_layers=1, num_sparse_decoder_layers=1,
+            num_experts=4, expert_capacity=64,
+        )
+    ),
     "prophetnet": _prophetnet,
     "fsmt": _fsmt,
     "bert2bert": _two_berts,

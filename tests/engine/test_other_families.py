@@ -12,6 +12,7 @@ import transformers as hf
 
 from pipelines.engine import Engine, GenerationOptions, NgramDrafter, Request
 from pipelines.errors import CheckpointError, RequestError
+from pipelines.families import FAMILIES
 from tests.engine.other_families import OTHER_FAMILIES, other_module, source_of
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
@@ -20,7 +21,7 @@ LENGTH = 12
 # Tokens before those that `generate` has generated.
 CAPTIONS = {"git": 1, "blip": 1, "blip-2": 5}
 # Families in which rows influence each other, or take one token a pass.
-ONE_BY_ONE = ("fsmt", "prophetnet", "nllb-moe")
+ONE_BY_ONE = ("fsmt", "prophetnet", "nllb-moe", "switch")
 
 
 def ours(
@@ -105,13 +106,18 @@ def test_rows_of_a_batch_share_passes_and_equal_those_alone(family: str, beam_si
     assert len(passes) < one_by_one / 2
 
 
+def test_every_family_that_transformers_runs_is_compared() -> None:
+    compared = {make().config.model_type for make in OTHER_FAMILIES.values()}
+    assert {family.model_type for family in FAMILIES.values() if not family.architecture} < compared
+
+
 def test_a_module_with_a_recurrent_state_is_refused() -> None:
     config = hf.MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1)
     with Engine(device="cpu") as engine, pytest.raises(RequestError, match="recurrent state"):
         engine.wrap(hf.MambaForCausalLM(config))
 
 
-@pytest.mark.parametrize("family", ["mt5", "fsmt", "speech2text", "bert2bert"])
+@pytest.mark.parametrize("family", ["umt5", "fsmt", "speech2text", "bert2bert"])
 def test_a_folder_falls_back_to_transformers_and_says_so(family: str, tmp_path: Path) -> None:
     module = other_module(family)
     with Engine(device="cpu") as engine:
@@ -127,10 +133,10 @@ def test_a_folder_falls_back_to_transformers_and_says_so(family: str, tmp_path: 
 
 
 def test_a_folder_of_the_cache_is_named_by_its_model(tmp_path: Path) -> None:
-    folder = tmp_path / "models--some--mt5-small" / "snapshots" / "0f0f"
+    folder = tmp_path / "models--some--umt5-small" / "snapshots" / "0f0f"
     with Engine(device="cpu") as engine:
-        other_module("mt5").save_pretrained(folder)
-        with pytest.warns(UserWarning, match="^some/mt5-small is a MT5For"):
+        other_module("umt5").save_pretrained(folder)
+        with pytest.warns(UserWarning, match="^some/umt5-small is a UMT5For"):
             engine.load(folder)
 
 

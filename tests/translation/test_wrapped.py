@@ -1,4 +1,4 @@
-"""Families that transformers runs translate as `generate` does, with tokenizers of their own."""
+"""Families that transformers runs, or reads the tokenizer of, translate as `generate` does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXTS = ["The cat sees the big tree.", "the dog runs", "one two three and not he
 def test_rows_equal_generate(family: str, tmp_path: Path) -> None:
     module, tokenizer = save_module(tmp_path, family), save_words(tmp_path)
     assert resolve(tmp_path).task == "translation"
-    with Translator(tmp_path, device="cpu") as translator:
+    with Translator(tmp_path, device="cpu", compute_type="float32") as translator:
         texts = [text.lower().replace(".", " .") for text in TEXTS]
         for text, made in zip(texts, translator.translate(texts), strict=True):
             ids = tokenizer(text, return_tensors="pt")["input_ids"]
@@ -56,11 +56,31 @@ def test_a_bart_translates_as_generate_does(tmp_path: Path) -> None:
     assert compared
 
 
+def test_the_command_line_takes_a_bart_without_languages(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text in, text out: the lines that Translator gives."""
+    monkeypatch.setenv("EDGEAPP_CONFIG", str(tmp_path / "none.toml"))
+    folder = tmp_path / "summaries"
+    folder.mkdir()
+    write_bart(folder)
+    with Translator(folder, device="cpu", compute_type="float32") as translator:
+        expected = [made.text for made in translator.translate(TEXTS)]
+    capfd.readouterr()
+    given = [word for text in TEXTS for word in ("--text", text)]
+    with pytest.raises(SystemExit) as stop:
+        main(["translate", *given, "-m", str(folder), "--compute-type", "float32"])
+    out, err = capfd.readouterr()
+    assert stop.value.code in (0, None), err
+    assert out.splitlines() == expected
+    assert len(set(expected)) > 1
+
+
 @quiet
 @pytest.mark.parametrize("kind", ["mt5", "umt5"])
 def test_a_target_is_a_token_before_the_text(kind: str, tmp_path: Path) -> None:
     module = write_t5_relative(tmp_path, kind, ("de", "fr"))
-    with Translator(tmp_path, device="cpu") as translator:
+    with Translator(tmp_path, device="cpu", compute_type="float32") as translator:
         assert translator.target_codes == ("de", "fr")
         ids = translator.tokenizer.encode("The cat", "fr")
         german = translator.tokenizer.encode("The cat", "de")
@@ -71,7 +91,6 @@ def test_a_target_is_a_token_before_the_text(kind: str, tmp_path: Path) -> None:
         torch.testing.assert_close(scores, expected.logits[0].float(), atol=1e-4, rtol=0)
 
 
-@quiet
 def test_a_text_without_a_task_is_given_to_mt5_as_it_is(tmp_path: Path) -> None:
     write_t5_relative(tmp_path, "mt5")
     config = tmp_path / "config.json"
@@ -86,8 +105,8 @@ def test_the_command_line_runs_them_and_says_so_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDGEAPP_CONFIG", str(tmp_path / "none.toml"))
-    folder = tmp_path / "pegasus"
-    save_module(folder, "pegasus")
+    folder = tmp_path / "two-berts"
+    save_module(folder, "bert2bert")
     save_words(folder)
     capfd.readouterr()
     with pytest.raises(SystemExit) as stop:

@@ -219,14 +219,14 @@ def test_a_config_that_is_no_object(
     assert "config.json does not hold a JSON object" in refused(load, folder)
 
 
-@pytest.mark.parametrize("family", ["bert", "wav2vec2", "pegasus", "llama", None, 3, ["whisper"]])
+@pytest.mark.parametrize("family", ["bert", "wav2vec2", "umt5", "llama", None, 3, ["whisper"]])
 def test_an_unsupported_family(
     family: Any, stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
     stored_marian.config["model_type"] = family
     message = refused(load, stored_marian.write(tmp_path))
     assert f"model_type {family!r} is not supported" in message
-    assert "runs whisper, marian, m2m_100, mbart, bart, t5" in message
+    assert "runs whisper, marian, m2m_100, mbart, bart, t5, mt5, pegasus" in message
 
 
 def test_another_familys_weights(

@@ -1,0 +1,17 @@
+"""Pegasus."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pipelines.families.bart import Layers, bart_architecture
+from pipelines.families.family import Family
+
+__all__ = ["PEGASUS"]
+
+PEGASUS = Family(
+    "pegasus",
+    "translation",
+    files=(("spiece.model", "tokenizer.json"),),
+    architecture=partial(bart_architecture, layers=Layers(positions="sinusoidal")),
+)
