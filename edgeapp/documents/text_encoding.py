@@ -155,16 +155,17 @@ def stated_encoding(head: bytes) -> TextEncoding | None:
     for mark, codec in _MARKS:
         if head.startswith(mark):
             return TextEncoding(codec, mark)
-    lower, upper = head[0::2], head[1::2]
-    codec = "utf-16-le"
-    if _controls(lower) > _controls(upper):
-        lower, upper, codec = upper, lower, "utf-16-be"
-    # Less than four characters say too little: a zero byte may be one of UTF-8. The letters of a
-    # script share their upper byte, which is 0 in ASCII, 4 in Cyrillic, 14 in Thai.
-    found = _controls(upper)
-    alphabetic = 2 * found > len(upper) or len(set(upper)) <= _MOST_PAGES
-    if found >= 4 and alphabetic and lower.count(0) * 20 < found:
-        return TextEncoding(codec)
+    even, odd = head[0::2], head[1::2]
+    orders = [(odd, even, "utf-16-le"), (even, odd, "utf-16-be")]
+    orders.sort(key=lambda order: -_controls(order[0]))
+    for upper, lower, codec in orders:
+        # The letters of a script share their upper byte, which is 0 in ASCII, 4 in Cyrillic, 14 in
+        # Thai. From India's scripts it is a tab or an end of line, and the lower ones are controls.
+        found = _controls(upper) or _controls(lower)
+        alphabetic = 2 * found > len(upper) or len(set(upper)) <= _MOST_PAGES
+        # Less than four characters say too little: a zero byte may be one of UTF-8.
+        if found >= 4 and alphabetic and lower.count(0) * 20 < found:
+            return TextEncoding(codec)
     if any(escape in head for escape in _JAPANESE):
         return TextEncoding("iso2022_jp")
     return None
