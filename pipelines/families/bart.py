@@ -110,6 +110,7 @@ BART = Family(
     "bart",
     "translation",
     files=(("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
+    whole_texts=True,
     architecture=partial(
         bart_architecture,
         layers=Layers(position_offset=2, norm_first=False, final_norm=False, embedding_norm=True),

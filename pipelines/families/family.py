@@ -31,6 +31,8 @@ class Family:
         files: Beside config and weights, a complete folder has one file of each group.
         tokenizer: How a translator's text becomes ids. "mt5" is T5's without a task in the files;
             "transformers" is AutoTokenizer.
+        whole_texts: Its models write a text about another one, such as a summary. They are given
+            whole lines, and keep the lengths and the repetition limit of their files.
         architecture: config.json → Architecture. It raises KeyError for a missing value, ValueError
             or TypeError for an impossible one. None: transformers runs the family.
         tensor_name: The native model's name of a tensor → the checkpoint's. The native model uses
@@ -47,6 +49,7 @@ class Family:
     classes: tuple[str, ...] = ()
     files: FileGroups = ()
     tokenizer: TokenizerKind = "transformers"
+    whole_texts: bool = False
     architecture: Callable[[Mapping[str, Any]], Architecture] | None = None
     tensor_name: Callable[[str], str] = str
     native_variant: Callable[[Mapping[str, Any]], bool] = _always

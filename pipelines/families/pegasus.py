@@ -13,5 +13,6 @@ PEGASUS = Family(
     "pegasus",
     "translation",
     files=(("spiece.model", "tokenizer.json"),),
+    whole_texts=True,
     architecture=partial(bart_architecture, layers=Layers(positions="sinusoidal")),
 )

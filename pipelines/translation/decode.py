@@ -325,7 +325,10 @@ class SentenceDecoder:
         )
 
     def _max_new_tokens(self, request: SentenceRequest) -> int:
-        return max_target_tokens(len(request.source_ids), self.defaults.max_new_tokens)
+        longest = self.defaults.max_new_tokens
+        if self.defaults.whole_texts:
+            return longest
+        return max_target_tokens(len(request.source_ids), longest)
 
     def _decoder_start(self, request: SentenceRequest) -> tuple[int, tuple[int, ...]]:
         """The decoder's start token, and the ids that follow it: the target language, a prefix."""

@@ -71,7 +71,8 @@ def translate_sentence(
         result = _with_isolates(decoder, sentence, result)
     yield stable_text.finish(result.text)
     result = with_alignment(decoder, sentence, result)
-    warnings = (*request.warnings, *result.warnings, *_lost_numbers(result))
+    lost = () if decoder.defaults.whole_texts else _lost_numbers(result)
+    warnings = (*request.warnings, *result.warnings, *lost)
     yield replace(result, warnings=warnings)
 
 

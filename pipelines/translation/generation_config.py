@@ -6,8 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.engine import Architecture, BadWords, LogitFilter, SuppressTokens
+from pipelines.engine import (
+    Architecture,
+    BadWords,
+    LogitFilter,
+    MinNewTokens,
+    NoRepeatNgram,
+    SuppressTokens,
+)
 from pipelines.errors import CheckpointError
+from pipelines.families import FAMILIES
 from pipelines.json_files import read_json_object
 
 __all__ = ["GenerationDefaults", "read_generation_defaults"]
@@ -24,6 +32,7 @@ class GenerationDefaults:
         length_penalty: Beam search ranks by log-probability / length ** length_penalty.
         logit_filters: Bad words of the folder, and Marian's pad token, are never generated.
         forced_prefix: Ids that every translation begins with; mostly empty.
+        whole_texts: As in Family.
         alignment_heads: (decoder layer, head) pairs whose cross-attention gives word alignments.
     """
 
@@ -33,6 +42,7 @@ class GenerationDefaults:
     length_penalty: float
     logit_filters: tuple[LogitFilter, ...]
     forced_prefix: tuple[int, ...] = ()
+    whole_texts: bool = False
     alignment_heads: tuple[tuple[int, int], ...] = ()
 
 
@@ -45,14 +55,19 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
     path = folder / "generation_config.json"
     if not path.is_file():
         path = folder / "config.json"
+    family = FAMILIES.get(architecture.family)
+    whole_texts = family is not None and family.whole_texts
     try:
         config = read_json_object(path)
         eos = _ids(config.get("eos_token_id"))
         bad = [tuple(int(i) for i in word) for word in config.get("bad_words_ids") or ()]
         positions, marian = architecture.max_target_positions, architecture.family == "marian"
-        # transformers' max_length counts the start token. The files of other families have 200
-        # or no value: the default of `generate`, not a limit of the model.
-        max_new_tokens = int((marian and config.get("max_length")) or positions + 1) - 1
+        # transformers' lengths count the start token. The max_length of other families is 200 or
+        # missing: the default of `generate`, not a limit of the model.
+        limited = marian or whole_texts
+        max_new_tokens = int((limited and config.get("max_length")) or positions + 1) - 1
+        min_new_tokens = int((whole_texts and config.get("min_length")) or 1) - 1
+        ngram = int((whole_texts and config.get("no_repeat_ngram_size")) or 0)
         penalty = config.get("length_penalty")
         length_penalty = 1.0 if penalty is None else float(penalty)
         start = config.get("decoder_start_token_id")
@@ -74,13 +89,20 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
     logit_filters: list[LogitFilter] = [SuppressTokens(never)] if never else []
     if sequences:
         logit_filters.append(BadWords(sequences))
+    eos = eos or architecture.eos_ids
+    max_new_tokens = max(1, min(max_new_tokens, positions))
+    if min_new_tokens > 0:
+        logit_filters.append(MinNewTokens(min(min_new_tokens, max_new_tokens - 1), eos))
+    if ngram > 0:
+        logit_filters.append(NoRepeatNgram(ngram))
     return GenerationDefaults(
         decoder_start_id=start_id,
-        eos_ids=eos or architecture.eos_ids,
-        max_new_tokens=max(1, min(max_new_tokens, positions)),
+        eos_ids=eos,
+        max_new_tokens=max_new_tokens,
         length_penalty=length_penalty,
         logit_filters=tuple(logit_filters),
         forced_prefix=forced,
+        whole_texts=whole_texts,
         alignment_heads=heads,
     )
 

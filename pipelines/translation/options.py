@@ -20,7 +20,8 @@ class TranslateOptions:
             models with several. A text may override it with a leading ">>fra<<".
         source_language: The language of the text. Required by models with `source_codes`; also
             selects the rules that find sentences. Default: the source language of the model.
-        split_sentences: False takes each line as one sentence.
+        split_sentences: False takes each line as one sentence, as models that write summaries do
+            (BART, Pegasus).
         beam_size: Beams of the search. 1 is greedy; more are slower, and mostly a little better.
         n_best: How many results of the search each sentence carries as `alternatives`; more than 1
             needs as many beams.

@@ -167,12 +167,13 @@ class Translator:
             draft_model = load_draft_model(self.engine, draft_folder, shortlist)
         drafting = Drafting(self.model, draft_model, ngrams)
         self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults, drafting)
-        # Half of the positions, so that a translation of twice the length still fits.
         positions = architecture.max_source_positions
         if architecture.family == "other":
             positions = min(positions, _TRAINED_POSITIONS)
         limit = self.tokenizer.model_max_length or positions
-        self._max_source_tokens = max(2, min(positions // 2, limit))
+        # Half of the positions, so that a translation of twice the length still fits.
+        room = positions if defaults.whole_texts else positions // 2
+        self._max_source_tokens = max(2, min(room, limit))
 
     def close(self) -> None:
         """End the translator. The engine is closed if the translator made it."""
@@ -350,6 +351,7 @@ class Translator:
             max_source_tokens=self._max_source_tokens,
             sentence_language=options.source_language or source or self.source_language,
             split_sentences=options.split_sentences,
+            whole_texts=self._decoder.defaults.whole_texts,
             priority=options.priority,
             beam_size=options.beam_size,
             word_alignments=options.word_alignments,

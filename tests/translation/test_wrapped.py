@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import BartForConditionalGeneration
 
 from edgeapp.cli import main
 from pipelines import Translator
@@ -54,6 +56,27 @@ def test_a_bart_translates_as_generate_does(tmp_path: Path) -> None:
                 assert [*made.sentences[0].tokens] == expected[0, 1:].tolist()
                 compared += 1
     assert compared
+
+
+def test_a_bart_is_given_whole_texts_and_keeps_the_rules_of_its_file(tmp_path: Path) -> None:
+    """As a checkpoint for summaries is meant to be used: it may leave out numbers and links."""
+    _, tokenizer = write_bart(tmp_path)
+    path = tmp_path / "generation_config.json"
+    rules = {"min_length": 12, "max_length": 30, "no_repeat_ngram_size": 3}
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | rules), "utf-8")
+    module = BartForConditionalGeneration.from_pretrained(tmp_path).eval()
+    text = "The cat sees the big tree. the dog runs, see https://a.org/1914. one two three."
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    expected = module.generate(ids, num_beams=1, do_sample=False)[0, 1:].tolist()
+    short = module.generate(tokenizer("dog", return_tensors="pt")["input_ids"], num_beams=1)
+    with Translator(tmp_path, device="cpu", compute_type="float32") as translator:
+        made, *others = translator.translate([text, "dog", "  ", "1914"])
+    (sentence,) = made.sentences
+    assert 12 <= len(expected) < 29
+    assert [*sentence.tokens] == expected
+    assert sentence.warnings == ()
+    assert [*others[0].sentences[0].tokens] == short[0, 1:].tolist()
+    assert [other.text for other in others[1:]] == ["  ", "1914"]
 
 
 def test_the_command_line_takes_a_bart_without_languages(
