@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pipelines.asr.audio.vad import VadOptions
     from pipelines.asr.live.events import (
         CommittedText,
+        CorrectedText,
+        CorrectionDue,
         LiveEvent,
         OtherLanguage,
         PartialText,
@@ -55,6 +57,8 @@ _HOMES = {
     "AudioSource": "audio.decode",
     "Checkpoint": "results",
     "CommittedText": "live.events",
+    "CorrectedText": "live.events",
+    "CorrectionDue": "live.events",
     "DamagedAudio": "audio.decode",
     "DecodingCancelled": "audio.isolated",
     "FRAMES_PER_SECOND": "audio.features",
@@ -96,6 +100,8 @@ __all__ = [
     "AudioSource",
     "Checkpoint",
     "CommittedText",
+    "CorrectedText",
+    "CorrectionDue",
     "DamagedAudio",
     "DecodingCancelled",
     "FRAMES_PER_SECOND",

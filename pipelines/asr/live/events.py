@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.results import Word
 
 __all__ = [
     "CommittedText",
+    "CorrectedText",
+    "CorrectionDue",
     "UpdateDecoded",
     "LiveEvent",
     "OtherLanguage",
@@ -64,6 +67,50 @@ class CommittedText:
     language: str | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class CorrectionDue:
+    """Speech whose text is final, and which `LiveTranscriber.correct` can decode once more.
+
+    Attributes:
+        samples: its sound, mono float32 [n] at 16 kHz.
+        offset: position of samples[0] in the stream, in samples.
+        text: its committed text.
+        start: time of the first word.
+        end: time of the last word.
+        language: the code of the spoken language.
+        context: the committed text before it, if it was understood well; "" otherwise.
+    """
+
+    samples: Samples
+    offset: int
+    text: str
+    start: float
+    end: float
+    language: str | None = None
+    context: str = ""
+
+
+@dataclass(frozen=True)
+class CorrectedText:
+    """Text that replaces committed text, once.
+
+    Attributes:
+        text: begins with the space that separates it from the text before, if there is one.
+        start: time of the first word of the text that it replaces.
+        end: time of the last word of that text.
+        replaces: that text: the committed texts that lie within these times.
+        words: its words, with their times and probabilities; empty if the model knows no times.
+        language: the code of the spoken language.
+    """
+
+    text: str
+    start: float
+    end: float
+    replaces: str
+    words: tuple[Word, ...] = ()
+    language: str | None = None
+
+
 @dataclass(frozen=True)
 class OtherLanguage:
     """For ten seconds of speech, another language was heard than the given ones.
@@ -99,5 +146,11 @@ class UpdateDecoded:
 
 
 LiveEvent: TypeAlias = (
-    SpeechStarted | SpeechEnded | PartialText | CommittedText | OtherLanguage | UpdateDecoded
+    SpeechStarted
+    | SpeechEnded
+    | PartialText
+    | CommittedText
+    | CorrectionDue
+    | OtherLanguage
+    | UpdateDecoded
 )

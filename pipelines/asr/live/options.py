@@ -58,7 +58,9 @@ class LiveOptions:
         drafts: verify the previous hypothesis as a draft in one pass. Without it the text is the
             same but takes longer.
         priority: of the requests, on a shared engine: a lower number goes first. It replaces
-            transcribe.priority.
+            transcribe.priority, which is that of corrections.
+        correct: keep the sound of what is being said, and return a CorrectionDue for each finished
+            utterance, and for each finished part of a long one.
 
     Raises:
         OptionError: a value is out of range, or an option of `transcribe` has no effect.
@@ -75,6 +77,7 @@ class LiveOptions:
     context_tokens: int = 0
     drafts: bool = True
     priority: int = 0
+    correct: bool = False
 
     def __post_init__(self) -> None:
         codes = tuple(dict.fromkeys(map(language_code, self.languages)))

@@ -9,7 +9,7 @@ never changes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +18,11 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.vad import LongPause, SpeechEnd, SpeechStart, VoiceActivity, VoiceEvent
 from pipelines.asr.live.align_att import aligned_word_count
 from pipelines.asr.live.buffer import WORD_TRAIL_S, LiveBuffer
+from pipelines.asr.live.correction import SpokenPart, corrected_text
 from pipelines.asr.live.events import (
     CommittedText,
+    CorrectedText,
+    CorrectionDue,
     LiveEvent,
     OtherLanguage,
     PartialText,
@@ -28,7 +31,7 @@ from pipelines.asr.live.events import (
     UpdateDecoded,
 )
 from pipelines.asr.live.hypothesis import Word as HypothesisWord
-from pipelines.asr.live.hypothesis import split_words
+from pipelines.asr.live.hypothesis import segment_starts, split_words
 from pipelines.asr.live.local_agreement import agreed_word_count
 from pipelines.asr.live.options import LiveOptions
 from pipelines.asr.live.spoken_language import SpokenLanguage
@@ -103,6 +106,7 @@ class LiveTranscriber:
         self._sentence_language: str | None = None
         self._clarity: list[float] = []  # probabilities of what the buffer has committed
         self._partial_text = ""  # of the latest PartialText
+        self._part = SpokenPart() if self._options.correct else None
         self._committed_until_s = 0.0
         # Samples fed before the latest finish(), where VAD positions restart, and since then.
         self._stream_offset = self._fed_samples = 0
@@ -111,6 +115,11 @@ class LiveTranscriber:
     def level(self) -> float:
         """RMS level of the latest audio in dB relative to full scale."""
         return self._vad.level
+
+    @property
+    def corrects(self) -> bool:
+        """Whether finished utterances are kept to be corrected."""
+        return self._options.correct
 
     @property
     def language(self) -> str | None:
@@ -147,6 +156,21 @@ class LiveTranscriber:
         self._stream_offset += samples
         return events
 
+    def correct(
+        self, due: CorrectionDue, is_wanted: Callable[[], bool] = lambda: True
+    ) -> CorrectedText | None:
+        """Decode finished speech once more, as a recording is. From any thread.
+
+        Args:
+            due: from `feed` or `finish`, with `LiveOptions.correct`.
+            is_wanted: asked while it is decoded; when it says no, decoding ends.
+
+        Returns:
+            The text that replaces what was committed; None if that is the same, if the model hears
+            nothing now, or if it is not wanted any more.
+        """
+        return corrected_text(self._transcriber, due, self._options.transcribe, is_wanted)
+
     def _process(self, vad_events: Sequence[VoiceEvent], catching_up: bool) -> list[LiveEvent]:
         """Follow voice activity: open, extend and finalise the buffer."""
         events: list[LiveEvent] = []
@@ -172,6 +196,8 @@ class LiveTranscriber:
                     events += self._end_utterance()
             else:
                 assert self._buffer is not None, "speech starts before it continues"
+                if self._part is not None:
+                    self._part.add_sound(self._stream_offset + event.start, event.samples)
                 events += self._extend(self._buffer, event.samples)
                 events += [] if catching_up else self._update()
         return events
@@ -180,10 +206,16 @@ class LiveTranscriber:
         """End the utterance whose last words a pause has followed, if there is one."""
         if self._paused_at is None:
             return []
-        events: list[LiveEvent] = [*self._commit_mark(), SpeechEnded(self._paused_at / SAMPLE_RATE)]
+        events = [*self._commit_mark(), *self._due(self._paused_at)]
+        events.append(SpeechEnded(self._paused_at / SAMPLE_RATE))
         self._paused_at = None
         self._sentence = []
         return events
+
+    def _due(self, end: int, tokens: int = 0) -> list[LiveEvent]:
+        """What can be corrected up to a position in the stream; see `SpokenPart.cut`."""
+        due = None if self._part is None else self._part.cut(end, tokens)
+        return [] if due is None else [due]
 
     def _extend(self, buffer: LiveBuffer, samples: Samples) -> list[LiveEvent]:
         """Add audio. Speech that fills the window without a pause is cut at its quietest point."""
@@ -193,6 +225,7 @@ class LiveTranscriber:
         while len(buffer.samples) > max_samples:
             rest = buffer.split(max_samples)
             events += self._finalise(buffer, buffer.offset + len(buffer.samples))
+            events += self._due(rest.offset)
             self._buffer = buffer = rest
             buffer.append(np.zeros(0, np.float32), self._min_chunk)
         return events
@@ -247,9 +280,21 @@ class LiveTranscriber:
             whole = max(0, len(current) - 1)
             count = min(whole, aligned_word_count(current, buffer.token_times, limit_s))
         ends_early = self._ends_early(buffer, speech_end)
-        events += self._commit(buffer, count, with_mark=ends_early)
-        self._trim(buffer, ends_early)
-        return events
+        for words in [*self._segment_ends(buffer, current[:count]), count]:
+            events += self._commit(buffer, words, with_mark=ends_early)
+        return events + self._trim(buffer, ends_early)
+
+    def _segment_ends(self, buffer: LiveBuffer, words: Sequence[HypothesisWord]) -> list[int]:
+        """After how many of the words a segment ends that will be corrected on its own."""
+        begin = self._tokenizer.timestamp_begin
+        if self._part is None or begin is None:
+            return []
+        ends = (
+            sum(word.stop <= start for word in words)
+            for start in segment_starts(buffer.hypothesis, begin)
+        )
+        old = len(buffer.committed)
+        return [end for end in ends if 0 < end < len(words) and words[end - 1].stop > old]
 
     def _decode(
         self, buffer: LiveBuffer, samples: int, speech_end: int, *, ended: bool = False
@@ -360,7 +405,8 @@ class LiveTranscriber:
             end_s = buffer.decoded_s if final else min(buffer.decoded_s, times[-1] + WORD_TRAIL_S)
             self._committed_until_s = max(start, offset_s + end_s)
             timed = self._timed_words(buffer, stop, start)
-            events.append(CommittedText(text, start, self._committed_until_s, timed, self.language))
+            said = CommittedText(text, start, self._committed_until_s, timed, self.language)
+            events.append(self._kept(said, self._text_tokens(buffer.hypothesis[old:stop])))
             buffer.committed = buffer.hypothesis[:stop]
             self._clarity += [
                 probability
@@ -409,7 +455,13 @@ class LiveTranscriber:
             return []
         self._sentence = []
         language = self._sentence_language
-        return [CommittedText(mark.word, mark.start, mark.end, (mark,), language)]
+        return [self._kept(CommittedText(mark.word, mark.start, mark.end, (mark,), language))]
+
+    def _kept(self, event: CommittedText, tokens: int = 0) -> CommittedText:
+        """Keep committed text of so many text tokens for its correction; returns it."""
+        if self._part is not None:
+            self._part.add_text(event, tokens)
+        return event
 
     def _running_text(self, buffer: LiveBuffer, words: Sequence[HypothesisWord]) -> str:
         """The text after the committed text, as it is shown. words: of the whole hypothesis."""
@@ -458,20 +510,27 @@ class LiveTranscriber:
             ends = self._tokenizer.text([token]).rstrip().endswith((".", "?", "!", "…"))
             self._sentence = [] if ends else [*self._sentence, token]
 
-    def _trim(self, buffer: LiveBuffer, ends_early: bool) -> None:
+    def _text_tokens(self, tokens: Sequence[int]) -> int:
+        return sum(map(self._tokenizer.is_text, tokens))
+
+    def _trim(self, buffer: LiveBuffer, ends_early: bool) -> list[LiveEvent]:
         """Drop the segments that are complete and committed, once half the window is full.
 
         Sooner if the model ends at the end of a segment although speech follows it: as offline, the
         rest is decoded as a window of its own, without which its words would be lost.
         """
         if not ends_early and buffer.decoded_s < self._window_s / 2:
-            return
-        if (
-            self._pop_segments(buffer)
-            and ends_early
-            and not any(self._tokenizer.is_text(token) for token in buffer.hypothesis)
-        ):
+            return []
+        if not self._pop_segments(buffer):
+            return []
+        if ends_early and not self._text_tokens(buffer.hypothesis):
             buffer.decoded_samples = 0  # the rest is due as soon as more audio comes
+        if (
+            self._part is None
+            or buffer.offset - self._part.offset < self._window_s / 2 * SAMPLE_RATE
+        ):
+            return []
+        return self._due(buffer.offset, self._text_tokens(buffer.committed))
 
     def _ends_early(self, buffer: LiveBuffer, speech_end: int) -> bool:
         """Whether the model ended at the end of a segment although speech follows.
