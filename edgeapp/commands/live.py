@@ -36,10 +36,11 @@ from edgeapp.commands.options.common import (
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import counted, print_draft_report, print_note, printable
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code, interrupt
-from pipelines import OptionError
+from pipelines import OptionError, OutputError
 
 if TYPE_CHECKING:
     from edgeapp.live.capture import LiveCapture
+    from edgeapp.live.events import SessionEvent
     from edgeapp.live.files import LiveOutputFile
     from edgeapp.live.session import LiveSession
     from edgeapp.live.view import EventView
@@ -174,6 +175,15 @@ def live(
             rich_help_panel=_CAPTIONS,
         ),
     ] = True,
+    correct: Annotated[
+        bool,
+        typer.Option(
+            "--correct",
+            help="Decode each finished utterance once more, and replace its text if that is "
+            "better within 3 seconds.",
+            rich_help_panel=_CAPTIONS,
+        ),
+    ] = False,
     initial_prompt: Annotated[
         str | None,
         typer.Option(
@@ -250,6 +260,7 @@ def live(
             policy=policy,
             languages=tuple(languages.split(",")) if languages else (),
             calm=calm,
+            correct=correct,
         )
         pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
         language = choosing_language(options)
@@ -291,7 +302,9 @@ def _view(
 
     if as_json:
         return JsonView(EventEncoder(lambda: session.language, capture.now, capture.began))
-    return CaptionView(translated=translated) if sys.stdout.isatty() else TextView()
+    if sys.stdout.isatty():
+        return CaptionView(translated=translated, corrects=session.corrects)
+    return TextView()
 
 
 def _run(
@@ -308,43 +321,56 @@ def _run(
         BrokenPipeError: The reader of stdout is gone, and no file is written.
         OutputError: A file could not be written, after the end.
     """
+    from edgeapp.live.corrections import SettledEvents
     from edgeapp.live.events import WarningRaised
-    from pipelines import OutputError, UpdateDecoded
+    from pipelines import UpdateDecoded
 
     shown, writing, failures = True, list(outputs), list[OutputError]()
     warnings = list[str]()
-    with view:
-        for event in session.run(capture.source, capture.reopen_microphone):
-            if isinstance(event, UpdateDecoded):
-                continue
-            lost = [failure] if (failure := capture.take_failure()) else list[OutputError]()
-            for output in outputs:
-                if output not in writing:
+    settled_events = SettledEvents(corrects=session.corrects)
+    try:
+        with view:
+            for event in session.run(capture.source, capture.reopen_microphone):
+                if isinstance(event, UpdateDecoded):
+                    continue
+                settled = settled_events.add(event)
+                lost = [failure] if (failure := capture.take_failure()) else list[OutputError]()
+                lost += _write(writing, settled)
+                failures += lost
+                warnings += [f"{failure}; captions go on without it" for failure in lost]
+                if not shown:
+                    if not writing and not capture.is_recording:
+                        break
                     continue
                 try:
-                    output.write(event)
-                except OutputError as error:
-                    writing.remove(output)
-                    lost.append(error)
-            failures += lost
-            warnings += [f"{failure}; captions go on without it" for failure in lost]
-            if not shown:
-                if not writing and not capture.is_recording:
-                    break
-                continue
-            try:
-                for warning in warnings:
-                    view.show(WarningRaised(warning))
-                warnings = []
-                view.show(event)
-            except BrokenPipeError as error:
-                if not writing and not capture.is_recording:
-                    raise
-                # Ctrl-C ends the reader of the pipe too; the last words still go to the files.
-                end_of_output(error)
-                shown = False
+                    for warning in warnings:
+                        view.show(WarningRaised(warning))
+                    warnings = []
+                    for each in settled if view.settled else [event]:
+                        view.show(each)
+                except BrokenPipeError as error:
+                    if not writing and not capture.is_recording:
+                        raise
+                    # Ctrl-C ends the reader of the pipe too; the last words still go to the files.
+                    end_of_output(error)
+                    shown = False
+    finally:
+        failures += _write(writing, settled_events.end())  # of a session that was interrupted
     if failures:
         raise failures[0]
+
+
+def _write(outputs: list[LiveOutputFile], events: list[SessionEvent]) -> list[OutputError]:
+    """Write events to files; remove those that cannot be written, and return their errors."""
+    failures = list[OutputError]()
+    for output in list(outputs):
+        try:
+            for event in events:
+                output.write(event)
+        except OutputError as error:
+            outputs.remove(output)
+            failures.append(error)
+    return failures
 
 
 class _Stop:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from edgeapp.live.events import SessionEvent, as_content, speaker_and_event
-from pipelines import CommittedText, PartialText, SpeechEnded, SpeechStarted
+from pipelines import CommittedText, CorrectedText, PartialText, SpeechEnded, SpeechStarted
 
 __all__ = ["EventEncoder"]
+
+_MOST_CORRECTED = 500  # final texts at once: those of minutes
 
 
 class EventEncoder:
@@ -17,7 +20,8 @@ class EventEncoder:
 
     To the fields of an event it adds `id`, from 1; `clock`, the time of day (UTC) of what was
     said; and to those of speech `utterance`, from 1, and `language`. Final text has `confidence`,
-    the mean probability of its words.
+    the mean probability of its words. Corrected text has in `replaces` the ids of the final texts
+    that it replaces.
 
     Args:
         language: The code of the spoken language, None while it is unknown.
@@ -35,6 +39,10 @@ class EventEncoder:
         self._began = began or now()
         self._utterances = self._count = 0
         self._utterance: dict[str, int] = {}  # the latest one of each speaker
+        # Of each speaker the latest final texts, of which some may be corrected.
+        self._committed: defaultdict[str, deque[dict[str, Any]]] = defaultdict(
+            lambda: deque(maxlen=_MOST_CORRECTED)
+        )
 
     def content(self, event: SessionEvent) -> dict[str, Any]:
         """An event as a JSON object."""
@@ -48,9 +56,20 @@ class EventEncoder:
         if isinstance(event, SpeechStarted | PartialText | CommittedText | SpeechEnded):
             number = self._utterance.get(speaker, 0)
             content |= {"utterance": number, "language": self._language()}
-        if isinstance(event, CommittedText) and event.words:
+        if isinstance(event, CommittedText | CorrectedText) and event.words:
             mean = sum(word.probability for word in event.words) / len(event.words)
             content["confidence"] = round(mean, 3)
+        if isinstance(event, CommittedText):
+            place = {"id": self._count, "start": event.start, "end": event.end}
+            self._committed[speaker].append(place | {"utterance": content["utterance"]})
+        elif isinstance(event, CorrectedText):
+            replaced = [
+                text
+                for text in self._committed[speaker]
+                if event.start <= text["start"] and text["end"] <= event.end
+            ]
+            content["utterance"] = replaced[0]["utterance"]
+            values["replaces"] = [text["id"] for text in replaced]
         return content | values
 
     def _clock(self, values: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from pipelines import (
     CommittedText,
+    CorrectedText,
     PartialText,
     SpeechEnded,
     SpeechStarted,
@@ -26,6 +27,7 @@ __all__ = [
     "SpeakerEvent",
     "SpeechEvent",
     "Status",
+    "TextSettled",
     "TranslationFinal",
     "TranslationPartial",
     "WarningRaised",
@@ -33,6 +35,17 @@ __all__ = [
     "as_json",
     "speaker_and_event",
 ]
+
+
+@dataclass(frozen=True)
+class TextSettled:
+    """Committed text up to a time will not be corrected any more. Programs do not get it.
+
+    Attributes:
+        end: the time.
+    """
+
+    end: float
 
 
 @dataclass(frozen=True)
@@ -124,6 +137,8 @@ SpeechEvent: TypeAlias = (
     | SpeechEnded
     | PartialText
     | CommittedText
+    | CorrectedText
+    | TextSettled
     | TranslationPartial
     | TranslationFinal
     | WarningRaised
@@ -150,6 +165,7 @@ _TYPES: dict[type, str] = {
     SpeechEnded: "speech_end",
     PartialText: "partial",
     CommittedText: "committed",
+    CorrectedText: "corrected",
     TranslationPartial: "translation_partial",
     TranslationFinal: "translation_final",
     Status: "status",

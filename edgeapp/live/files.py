@@ -186,7 +186,7 @@ class LiveOutputFile:
             if isinstance(said, TranslationFinal):
                 self._write_cue(speaker, Cue(said.start, said.end, said.text))
         elif isinstance(said, CommittedText):
-            for cue in self._segmenters[speaker].add(said.text, said.start, said.end):
+            for cue in self._segmenters[speaker].add(said.text, said.start, said.end, said.words):
                 self._write_cue(speaker, cue)
         elif isinstance(said, SpeechEnded):
             for cue in self._segmenters[speaker].flush():

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
@@ -86,7 +87,9 @@ class LiveSession:
                 it was processed.
         """
         # A thread for each channel but the first: what they ask of the engine shares its batches.
-        with ThreadPoolExecutor(max(1, len(self._channels) - 1)) as threads:
+        with ThreadPoolExecutor(max(1, len(self._channels) - 1)) as threads, ExitStack() as stack:
+            for channel in self._channels:
+                stack.callback(channel.close)
             yield from self._run(source, next_source, threads)
 
     def _run(
@@ -106,6 +109,7 @@ class LiveSession:
                 failure = error
             for channel in self._channels:
                 yield from self._tagged(channel, channel.finish())
+            yield from self._correct(None)
             yield from self._translate(None)
             current = None
             if isinstance(failure, DeviceLost):
@@ -130,6 +134,7 @@ class LiveSession:
             start = self._clock()
             self._samples += len(audio)
             yield from self._feed(audio, threads)
+            yield from self._correct(source)
             # Recognition has priority: translation waits while audio is waiting.
             yield from self._translate(source)
             self._record_work(len(audio), self._clock() - start)
@@ -143,6 +148,7 @@ class LiveSession:
             for channel in self._channels:
                 yield from self._tagged(channel, channel.skip(samples))
             if notice.gap_s > LONG_GAP_S:  # what was said before it belongs to other files
+                yield from self._correct(None)
                 yield from self._translate(None)
             self._samples += samples
         if notice.message:
@@ -183,6 +189,11 @@ class LiveSession:
         return next(filter(None, known), None)
 
     @property
+    def corrects(self) -> bool:
+        """Whether final text may be corrected."""
+        return any(channel.recognizer.corrects for channel in self._channels)
+
+    @property
     def _seconds(self) -> float:
         return self._samples / SAMPLE_RATE
 
@@ -198,6 +209,12 @@ class LiveSession:
             if self._heard is not None and isinstance(event, CommittedText):
                 self._heard.add_words(event.words)
             yield SpeakerEvent(channel.speaker, event) if len(self._channels) > 1 else event
+
+    def _correct(self, source: LiveSource | None) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Pass on corrections. source: None: its audio has ended."""
+        for channel in self._channels:
+            events = channel.correct(may_wait=not _is_behind(source), ended=source is None)
+            yield from self._tagged(channel, events)
 
     def _translate(
         self, source: LiveSource | None, *, wait: bool = False

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from edgeapp.live.corrections import Corrections, SettledEvents
 from edgeapp.live.doubts import doubtful_words
 from edgeapp.live.events import (
     SpeechEvent,
@@ -19,6 +20,7 @@ from pipelines import (
     LANGUAGES,
     SAMPLE_RATE,
     CommittedText,
+    CorrectionDue,
     EdgeError,
     LiveEvent,
     LiveTranscriber,
@@ -67,6 +69,9 @@ class SpeechChannel:
         self._translators: dict[str, LiveTranslator | None] = {}
         self._warnings: deque[str] = deque()
         self._samples = 0  # fed to recognition
+        self._corrections = Corrections(recognizer, clock)
+        # Translation gets text when it is corrected.
+        self._settled = SettledEvents(corrects=recognizer.corrects)
         # No translator has it yet; each with the time at which it was heard.
         self._said: deque[tuple[CommittedText | SpeechEnded, float]] = deque()
         # Complete, not translated yet; each with its translator, and the time of its end.
@@ -90,6 +95,17 @@ class SpeechChannel:
         """End what is being said, and commit all text; the next audio follows after a gap."""
         self._samples += samples
         return self._noted(self.recognizer.skip(samples))
+
+    def correct(self, *, may_wait: bool, ended: bool) -> Iterator[SpeechEvent]:
+        """Yield the corrections that have been made; see `Corrections.take`."""
+        now_s = self._samples / SAMPLE_RATE
+        for event in self._corrections.take(now_s, may_wait=may_wait, ended=ended):
+            self._settle(event)
+            yield event
+
+    def close(self) -> None:
+        """End what is being corrected."""
+        self._corrections.close()
 
     def translate(
         self, is_behind: Callable[[], bool], *, ended: bool, wait: bool = False
@@ -124,10 +140,11 @@ class SpeechChannel:
             return
         if self._pairs is not None and self._partial.language != self._language:
             return
-        running = (self._translator.running + self._partial.text).strip()
+        tail = self._settled.open_text() + self._partial.text
+        running = (self._translator.running + tail).strip()
         if running and running != self._translated_partial:
             self._translated_partial = running
-            partial = self._translator.partial(self._partial.text)
+            partial = self._translator.partial(tail)
             if partial is not None and partial.text != self._shown:
                 self._shown = partial.text
                 yield TranslationPartial(partial.text)
@@ -139,14 +156,23 @@ class SpeechChannel:
             if isinstance(event, OtherLanguage):
                 noted.append(WarningRaised(other_language_message(event)))
                 continue
+            if isinstance(event, CorrectionDue):
+                self._corrections.begin(event)
+                continue
             noted.append(event)
             if isinstance(event, PartialText):
                 self._partial = event
                 if self._pairs is not None and event.language is not None:
                     self._pairs.prepare(event.language)
             elif isinstance(event, CommittedText | SpeechEnded):
-                self._said.append((event, self._clock()))
+                self._settle(event)
         return noted
+
+    def _settle(self, event: SpeechEvent) -> None:
+        """Keep for translation what will not change any more."""
+        for settled in self._settled.add(event):
+            if isinstance(settled, CommittedText | SpeechEnded):
+                self._said.append((settled, self._clock()))
 
     def _pass_on(self, *, wait: bool) -> None:
         """Pass what was said on to the translator of its language.

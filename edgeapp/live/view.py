@@ -10,12 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.console import format_clock, print_note, printable, results_console
+from edgeapp.live.corrections import SettledEvents
 from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.events import (
     AudioLost,
     SessionEnded,
     SessionEvent,
     Status,
+    TextSettled,
     TranslationFinal,
     TranslationPartial,
     WarningRaised,
@@ -37,7 +39,13 @@ _METER_MIN_DB, _METER_MAX_DB = -60.0, -10.0
 
 
 class EventView(Protocol):
-    """Shows the events of a session; a context manager."""
+    """Shows the events of a session; a context manager.
+
+    Attributes:
+        settled: Whether it shows final text only after its correction.
+    """
+
+    settled: bool
 
     def __enter__(self) -> EventView: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -54,6 +62,8 @@ class JsonView:
         encoder: Of the session.
     """
 
+    settled = False
+
     def __init__(self, encoder: EventEncoder) -> None:
         self._encoder = encoder
 
@@ -64,6 +74,8 @@ class JsonView:
         pass
 
     def show(self, event: SessionEvent) -> None:
+        if isinstance(speaker_and_event(event)[1], TextSettled):
+            return
         line = json.dumps(self._encoder.content(event), ensure_ascii=False)
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
@@ -74,6 +86,8 @@ class TextView:
 
     Lines of a session with several speakers begin with the name. Warnings go to stderr.
     """
+
+    settled = True
 
     def __init__(self) -> None:
         self._segmenters: defaultdict[str, SubtitleSegmenter] = defaultdict(SubtitleSegmenter)
@@ -87,7 +101,7 @@ class TextView:
     def show(self, event: SessionEvent) -> None:
         speaker, event = speaker_and_event(event)
         if isinstance(event, CommittedText):
-            cues = self._segmenters[speaker].add(event.text, event.start, event.end)
+            cues = self._segmenters[speaker].add(event.text, event.start, event.end, event.words)
             self._write(speaker, cues)
         elif isinstance(event, SpeechEnded):
             self._write(speaker, self._segmenters[speaker].flush())
@@ -109,13 +123,20 @@ class CaptionView:
     """Live captions: final text solid, partial text dim, then translation, level and lag.
 
     Complete cues and translations are printed above and scroll with the terminal. Each speaker has
-    lines of their own.
+    lines of their own. Text that may be corrected is printed after that.
+
+    Args:
+        translated: There is a translation.
+        corrects: Final text may be corrected.
     """
 
-    def __init__(self, *, translated: bool) -> None:
+    settled = False
+
+    def __init__(self, *, translated: bool, corrects: bool = False) -> None:
         from rich.live import Live
 
         self._translated = translated
+        self._events = SettledEvents(corrects=corrects)
         self._console = results_console()
         self._live = Live(console=self._console, transient=True, auto_refresh=False)
         self._speakers: dict[str, _SpeakerCaption] = {}
@@ -130,6 +151,15 @@ class CaptionView:
         self._live.stop()
 
     def show(self, event: SessionEvent) -> None:
+        speaker, said = speaker_and_event(event)
+        if isinstance(said, CommittedText | SpeechEnded):
+            self._caption(speaker).partial_text = ""  # though the text is printed later
+        for settled in self._events.add(event):
+            self._show(settled)
+        self._refresh()
+
+    def _show(self, event: SessionEvent) -> None:
+        """Show an event whose text will not be corrected any more."""
         speaker, event = speaker_and_event(event)
         if isinstance(event, Status):
             self._status = event
@@ -137,15 +167,18 @@ class CaptionView:
             print_note(event.message)
         elif isinstance(event, SessionEnded):
             for name, own in self._speakers.items():
+                own.partial_text = ""
                 self._print(name, own.end())
         else:
-            own = self._speakers.setdefault(speaker, _SpeakerCaption())
+            own = self._caption(speaker)
             if isinstance(event, TranslationFinal):
                 own.end_sentence(event.source)
                 self._print(speaker, [Cue(event.start, event.end, event.text)], "cyan")
             else:
                 self._print(speaker, own.show(event))
-        self._refresh()
+
+    def _caption(self, speaker: str) -> _SpeakerCaption:
+        return self._speakers.setdefault(speaker, _SpeakerCaption())
 
     def _print(self, speaker: str, cues: Iterable[Cue], style: str = "") -> None:
         from rich.text import Text
@@ -165,8 +198,9 @@ class CaptionView:
         lines: list[RenderableType] = []
         for speaker, own in (self._speakers or {"": _SpeakerCaption()}).items():
             name = f"{speaker}: " if speaker else ""
-            caption = Text(printable(name + own.open_text.strip()))
-            partial = own.partial_text if own.open_text else own.partial_text.lstrip()
+            open_text = (own.open_text + self._events.open_text(speaker)).strip()
+            caption = Text(printable(name + open_text))
+            partial = own.partial_text if open_text else own.partial_text.lstrip()
             caption.append(printable(partial), style="dim")
             lines.append(caption)
             if self._translated:
@@ -206,10 +240,9 @@ class _SpeakerCaption:
     def show(self, event: SessionEvent) -> list[Cue]:
         """Apply an event; returns the cues that are complete."""
         if isinstance(event, CommittedText):
-            complete = list(self._segmenter.add(event.text, event.start, event.end))
+            complete = list(self._segmenter.add(event.text, event.start, event.end, event.words))
             # The live line keeps the text that was not printed.
             self.open_text = self._segmenter.open if complete else self.open_text + event.text
-            self.partial_text = ""
             self._untranslated += _count_letters(event.text)
             return complete
         if isinstance(event, PartialText):
@@ -222,7 +255,7 @@ class _SpeakerCaption:
 
     def end(self) -> list[Cue]:
         """End what is being said; returns the last cue, if there is one."""
-        self.open_text = self.partial_text = ""
+        self.open_text = ""
         if self._untranslated <= 0:  # no final translation will replace it
             self.partial_translation = ""
         return list(self._segmenter.flush())

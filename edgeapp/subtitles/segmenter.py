@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
-    from pipelines import Segment
+    from pipelines import Segment, Word
 
 __all__ = ["SentenceJoiner", "SubtitleSegmenter", "ends_sentence"]
 
@@ -35,21 +35,30 @@ class SubtitleSegmenter:
         self._text = ""
         self._start = self._end = 0.0
 
-    def add(self, text: str, start: float, end: float) -> Iterator[Cue]:
+    def add(self, text: str, start: float, end: float, timed: Sequence[Word] = ()) -> Iterator[Cue]:
         """Append text and yield the cues that are complete.
 
         Args:
             text: Continues the last word unless it begins with white space.
             start: When the text was spoken, in seconds; its words share the time evenly.
             end: The end of that time.
+            timed: Its words with times of their own, if these are known.
         """
         words = text.split()
         if not words:
             return
         continues_word = bool(self._text) and not text[0].isspace()
-        for index, word in enumerate(words):
-            word_start = start + (end - start) * index / len(words)
-            word_end = start + (end - start) * (index + 1) / len(words)
+        spans = [
+            (
+                start + (end - start) * index / len(words),
+                start + (end - start) * (index + 1) / len(words),
+            )
+            for index in range(len(words))
+        ]
+        own = [word for word in timed if word.word.strip()]
+        if [word.word.strip() for word in own] == words:
+            spans = [(word.start, word.end) for word in own]
+        for index, (word, (word_start, word_end)) in enumerate(zip(words, spans, strict=True)):
             if self._text and (
                 len(self._text) + 1 + len(word) > _MAX_CUE_CHARACTERS
                 or word_end - self._start > _MAX_CUE_S

@@ -36,8 +36,8 @@ __all__ = ["LiveSocket"]
 
 _TEXTS = ("prompt", "hotwords")
 _OPTIONS = (
-    "rate", "language", "languages", "model", "translate_to", *_TEXTS, "speakers", "session",
-    "after",
+    "rate", "language", "languages", "model", "translate_to", *_TEXTS, "correct", "speakers",
+    "session", "after",
 )  # fmt: skip
 _MAX_TEXT = 2_000  # characters: more than a prompt has room for
 _DEFAULT_RATE = 16_000  # Hz
@@ -287,12 +287,16 @@ def _choice(options: dict[str, str]) -> ModelChoice:
     for name, text in texts.items():
         if text is not None and len(text) > _MAX_TEXT:
             raise ApiError(400, f"{name!r} has {len(text)} characters; {_MAX_TEXT:,} may be sent")
+    correct = options.get("correct", "false")
+    if correct not in ("true", "false"):
+        raise ApiError(400, f"'correct' must be true or false, not {correct[:20]!r}")
     model = installed_model(options.get("model") or DEFAULT_MODEL, "asr")
     return ModelChoice(
         None if model is None else model.name,
         codes["language"],
         codes["translate_to"],
         languages=languages,
+        correct=correct == "true",
         **texts,
     )
 

@@ -149,6 +149,7 @@ class ModelChoice:
         prompt: Of live captions: text before what is said, with names and in its style.
         hotwords: Of live captions: names and terms to prefer.
         languages: The codes of the languages that may be spoken live, instead of `language`.
+        correct: Of live captions: each finished utterance is decoded once more.
     """
 
     model: str | None = None
@@ -158,6 +159,7 @@ class ModelChoice:
     prompt: str | None = None
     hotwords: str | None = None
     languages: tuple[str, ...] = ()
+    correct: bool = False
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> ModelChoice:
@@ -174,7 +176,7 @@ class ModelChoice:
             ):
                 raise OptionError(f"{name}: {value!r} is not a valid choice")
             values[name] = value
-        return cls(**values)
+        return cls(**values, correct=bool(message.get("correct")))
 
 
 def picker_options(preferred: str | None = None) -> PickerOptions:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from edgeapp.history import TranslatedCue
+from edgeapp.live.corrections import SettledEvents
 from edgeapp.live.events import (
     AudioLost,
     LanguageNote,
     SessionEnded,
     SessionEvent,
     Status,
+    TextSettled,
     TranslationFinal,
     TranslationPartial,
     WarningRaised,
@@ -20,7 +23,7 @@ from edgeapp.live.events import (
 )
 from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter, ends_sentence
-from pipelines import CommittedText, PartialText, SpeechEnded, SpeechStarted
+from pipelines import CommittedText, CorrectedText, PartialText, SpeechEnded, SpeechStarted
 
 __all__ = ["CaptionLine", "CaptionLines", "line_message"]
 
@@ -61,14 +64,20 @@ class CaptionLine:
 class CaptionLines:
     """The lines and cues of a live session.
 
+    Args:
+        corrects: Final text may be corrected: lines are changed then, and there are cues of what
+            will not be corrected any more only.
+
     Attributes:
+        corrects: See above.
         lines: All lines so far, in the order in which they began.
         cues: Subtitle cues of the final text.
         translated: Cues of the final translation.
         notes: Messages about the whole session.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, corrects: bool = False) -> None:
+        self.corrects = corrects
         self.notes: list[str] = []
         self.lines: list[CaptionLine] = []
         self.cues: list[Cue] = []
@@ -103,11 +112,11 @@ class CaptionLines:
             As `update`.
         """
         for speaker in self._speakers.values():
-            yield from speaker.end_utterance()
+            yield from speaker.end()
 
     def copy(self) -> CaptionLines:
         """A copy of the lines, which goes on by itself. It has no cues."""
-        other = CaptionLines()
+        other = CaptionLines(corrects=self.corrects)
         other.lines = [replace(line) for line in self.lines]
         other._speakers = {name: each.copy(other) for name, each in self._speakers.items()}
         return other
@@ -127,6 +136,22 @@ class CaptionLines:
         latest = [line for each in self._speakers.values() for line in each.retranslate(count)]
         return sorted(latest, key=lambda line: line.id)
 
+    def open_texts(self) -> list[tuple[CaptionLine, CommittedText]]:
+        """The final texts that may be corrected, with the lines that end with them."""
+        return [
+            (text.line, text.event) for each in self._speakers.values() for text in each.open_texts
+        ]
+
+
+@dataclass
+class _OpenText:
+    """Final text that may be corrected, and where it is in a line."""
+
+    event: CommittedText
+    line: CaptionLine
+    start: int
+    end: int
+
 
 class _SpeakerLines:
     """The lines of one speaker among those of the session."""
@@ -134,6 +159,8 @@ class _SpeakerLines:
     def __init__(self, session: CaptionLines, name: str) -> None:
         self._session, self._name = session, name
         self._segmenter = SubtitleSegmenter()
+        self._settled = SettledEvents(corrects=session.corrects)
+        self.open_texts: list[_OpenText] = []
         self._lines: list[CaptionLine] = []
         # Characters without spaces: they say which line a translated sentence belongs to.
         self._offsets: list[int] = []  # committed before each line
@@ -151,15 +178,25 @@ class _SpeakerLines:
                 self._begin_line(self._lines[-1].end if self._lines else 0.0)
             yield from self._set_tail(event.text)
         elif isinstance(event, SpeechEnded):
-            yield from self.end_utterance()
+            yield from self._end_utterance()
+        elif isinstance(event, CorrectedText | TextSettled):
+            yield from self._settle(event)
         elif isinstance(event, TranslationPartial):
             if (line := self._line_to_translate()) is not None:
                 line.running = event.text
                 yield line_message(line)
         elif isinstance(event, TranslationFinal):
             yield from self._translate(event)
+        yield from self._make_cues(self._settled.add(event))
 
-    def end_utterance(self) -> Iterator[Message]:
+    def end(self) -> Iterator[Message]:
+        """Make the last line and all text final; yields messages."""
+        yield from self._end_utterance()
+        self.open_texts.clear()
+        yield from self._make_cues(self._settled.end())
+        yield from self._add_cues(self._segmenter.flush())
+
+    def _end_utterance(self) -> Iterator[Message]:
         """Make the last line final; yields messages."""
         if self._translated >= self._committed and self._lines and self._lines[-1].running:
             # No final translation will replace that of text that was not committed.
@@ -167,7 +204,6 @@ class _SpeakerLines:
             yield line_message(self._lines[-1])
         yield from self._set_tail("")
         self._open = False
-        yield from self._add_cues(self._segmenter.flush())
 
     def copy(self, session: CaptionLines) -> _SpeakerLines:
         """A copy whose lines are those of another session."""
@@ -176,6 +212,9 @@ class _SpeakerLines:
         other._offsets = list(self._offsets)
         other._committed, other._translated = self._committed, self._translated
         other._open = self._open
+        for text in self.open_texts:
+            other.open_texts.append(replace(text, line=session.lines[text.line.id]))
+            other._settled.add(text.event)
         return other
 
     def retranslate(self, count: int) -> list[CaptionLine]:
@@ -204,13 +243,46 @@ class _SpeakerLines:
                 yield line_message(last)
             self._begin_line(event.start)
         line = self._lines[-1]
+        before = len(line.text)
         line.text = line.text + event.text if line.text else event.text.lstrip()
+        if self._session.corrects:
+            self.open_texts.append(_OpenText(event, line, before, len(line.text)))
         line.end = event.end
         # The new tail, if there is one, arrives in an event of its own.
         line.tail = ""
         self._committed += _count_letters(event.text)
         yield line_message(line)
-        yield from self._add_cues(self._segmenter.add(event.text, event.start, event.end))
+
+    def _settle(self, event: CorrectedText | TextSettled) -> Iterator[Message]:
+        """Replace final text in its lines, if it is corrected; yields messages."""
+        own = [text for text in self.open_texts if text.event.end <= event.end]
+        self.open_texts = [text for text in self.open_texts if text.event.end > event.end]
+        if not own or isinstance(event, TextSettled):
+            return
+        lines = list({text.line.id: text.line for text in own}.values())
+        for line, corrected in zip(lines, _shares(event, lines), strict=True):
+            start = min(text.start for text in own if text.line is line)
+            end = max(text.end for text in own if text.line is line)
+            added = corrected if start else corrected.lstrip()
+            letters = _count_letters(added) - _count_letters(line.text[start:end])
+            line.text = line.text[:start] + added + line.text[end:]
+            for later in self.open_texts:
+                if later.line is line:
+                    later.start += len(added) - (end - start)
+                    later.end += len(added) - (end - start)
+            self._committed += letters
+            at = self._lines.index(line) + 1
+            self._offsets[at:] = [offset + letters for offset in self._offsets[at:]]
+            yield line_message(line)
+
+    def _make_cues(self, events: Sequence[SessionEvent]) -> Iterator[Message]:
+        """Make cues of settled events; yields messages."""
+        for event in events:
+            if isinstance(event, CommittedText):
+                timed = event.text, event.start, event.end, event.words
+                yield from self._add_cues(self._segmenter.add(*timed))
+            elif isinstance(event, SpeechEnded):
+                yield from self._add_cues(self._segmenter.flush())
 
     def _set_tail(self, text: str) -> Iterator[Message]:
         if self._lines and self._lines[-1].tail != text:
@@ -248,6 +320,17 @@ def line_message(line: CaptionLine) -> Message:
     """A line for the page."""
     values = asdict(line) | {"start": round(line.start, 2), "end": round(line.end, 2)}
     return {"type": "live_line", **values}
+
+
+def _shares(event: CorrectedText, lines: Sequence[CaptionLine]) -> list[str]:
+    """The corrected text of each of the lines, by the times of its words."""
+    if len(lines) == 1 or not event.words:
+        return [event.text, *("" for _ in lines[1:])]
+    starts = [float("-inf"), *(line.start for line in lines[1:]), float("inf")]
+    return [
+        "".join(word.word for word in event.words if start <= word.start < end)
+        for start, end in pairwise(starts)
+    ]
 
 
 def _cue_message(cue: Cue, *, translated: bool) -> Message:

@@ -62,6 +62,7 @@ class EventTask:
 
     def _run(self, send: Send) -> None:
         from edgeapp.live.event_encoder import EventEncoder
+        from edgeapp.live.events import TextSettled, speaker_and_event
         from pipelines import UpdateDecoded
 
         live = make_live_setup(self._pool, self._choice, self._speakers)
@@ -74,6 +75,8 @@ class EventTask:
                     if self._cancelled.is_set():
                         raise TaskCancelled
                     if isinstance(event, UpdateDecoded):
+                        continue
+                    if isinstance(speaker_and_event(event)[1], TextSettled):
                         continue
                     content = encoder.content(event)
                     if content["type"] == "status":

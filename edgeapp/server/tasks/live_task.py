@@ -81,6 +81,7 @@ def make_live_setup(
             language=choice.language, initial_prompt=choice.prompt, hotwords=choice.hotwords
         ),
         languages=choice.languages,
+        correct=choice.correct,
     )
     recognizer = pool.transcriber(choice.model, choosing_language(options))
     return make_session(
@@ -121,7 +122,7 @@ class LiveTask:
         self.resumable = resumable
         self._source = BrowserSource(rate, max(1, len(self._speakers)))
         self._cancelled = threading.Event()
-        self._lines = CaptionLines()
+        self._lines = CaptionLines(corrects=choice.correct)
         self._began: Message | None = None
         self._language: str | None = None
         self._audience: Audience | None = None

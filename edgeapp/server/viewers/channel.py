@@ -7,6 +7,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from edgeapp.live.corrections import SettledEvents
 from edgeapp.live.events import (
     SessionEvent,
     SpeakerEvent,
@@ -97,7 +98,17 @@ class TranslatedChannel(Channel):
     def __init__(self, lines: CaptionLines, open_translator: OpenTranslator) -> None:
         super().__init__(lines, translated=False)
         # Their text as it is now: what is added to them comes with the events.
-        self._recent = [(line.speaker, line.text) for line in lines.retranslate(_RECENT_LINES)]
+        recent = lines.retranslate(_RECENT_LINES)
+        open_texts = lines.open_texts()
+        unsettled = {line.id: "" for line, _ in open_texts}
+        for line, text in open_texts:
+            unsettled[line.id] += text.text
+        self._recent = [
+            (line.speaker, line.text.removesuffix(unsettled.get(line.id, "").lstrip()))
+            for line in recent
+        ]
+        self._open_texts = [(line.speaker, text) for line, text in open_texts]
+        self._corrects = lines.corrects
         self._events: SimpleQueue[SessionEvent | None] = SimpleQueue()
         self._open = open_translator
         threading.Thread(target=self._run, daemon=True).start()
@@ -125,7 +136,8 @@ class TranslatedChannel(Channel):
 
         def speech(speaker: str) -> _Speech:
             if speaker not in speeches:
-                speeches[speaker] = _Speech(speaker, make_translator())
+                settled = SettledEvents(corrects=self._corrects)
+                speeches[speaker] = _Speech(speaker, make_translator(), settled)
             return speeches[speaker]
 
         last = {speaker: number for number, (speaker, _) in enumerate(self._recent)}
@@ -134,6 +146,8 @@ class TranslatedChannel(Channel):
             self._finish(own, own.translator.add(said_before))
             if number != last[speaker]:
                 self._finish(own, own.translator.finish())
+        for speaker, open_text in self._open_texts:
+            speech(speaker).add(open_text)
         while (event := self._events.get()) is not None:
             waiting: list[SessionEvent] = [event]
             while (event := self._next()) is not None:
@@ -169,28 +183,32 @@ class TranslatedChannel(Channel):
 class _Speech:
     """What one speaker says, on its way to the translator."""
 
-    def __init__(self, speaker: str, translator: LiveTranslator) -> None:
-        self._speaker, self.translator = speaker, translator
+    def __init__(self, speaker: str, translator: LiveTranslator, settled: SettledEvents) -> None:
+        self._speaker, self.translator, self._settled = speaker, translator, settled
         self._tail = self._shown = ""
 
     def add(self, event: SessionEvent) -> list[str]:
         """Take note of an event; returns the sentences that are complete."""
-        if isinstance(event, CommittedText):
-            return self.translator.add(event.text)
         if isinstance(event, PartialText):
             self._tail = event.text
         elif isinstance(event, SpeechEnded):
             self._tail = ""
-            return self.translator.finish()
-        return []
+        sentences = list[str]()
+        for settled in self._settled.add(event):
+            if isinstance(settled, CommittedText):
+                sentences += self.translator.add(settled.text)
+            elif isinstance(settled, SpeechEnded):
+                sentences += self.translator.finish()
+        return sentences
 
     def running(self) -> str | None:
         """The translation of the unfinished sentence; None if it is the one before."""
-        source = f"{self.translator.running}{self._tail}".strip()
+        tail = self._settled.open_text() + self._tail
+        source = f"{self.translator.running}{tail}".strip()
         if not source or source == self._shown:
             return None
         self._shown = source
-        partial = self.translator.partial(self._tail)
+        partial = self.translator.partial(tail)
         return None if partial is None else partial.text
 
     def tagged(self, event: TranslationFinal | TranslationPartial) -> SessionEvent:

@@ -185,7 +185,7 @@ def test_captions_go_on_where_the_translation_fails(monkeypatch: pytest.MonkeyPa
 class Saying:
     """A recognizer that hears one text in every block."""
 
-    level, language = 0.0, "en"
+    level, language, corrects = 0.0, "en", False
 
     def __init__(self, *texts: str) -> None:
         self._texts = list(texts)

@@ -85,8 +85,14 @@ class Talker:
     def finish(self) -> list[LiveEvent]:
         return []
 
+    def correct(self, *, may_wait: bool, ended: bool) -> list[LiveEvent]:
+        return []
+
     def translate(self, is_behind: object, *, ended: bool, wait: bool) -> list[LiveEvent]:
         return []
+
+    def close(self) -> None:
+        pass
 
 
 def talk(*talkers: Talker) -> Generator[SessionEvent, None, None]:

@@ -20,6 +20,7 @@ from edgeapp.live.events import (
     SessionEnded,
     SpeakerEvent,
     Status,
+    TextSettled,
     TranslationFinal,
     TranslationPartial,
     WarningRaised,
@@ -28,13 +29,14 @@ from edgeapp.live.session import LiveSession
 from edgeapp.live.setup import SessionSetup
 from edgeapp.live.sources import Notice
 from edgeapp.memory_limit import MemoryLimit
+from edgeapp.server.page.picker_options import ModelChoice
 from edgeapp.server.sessions import Session, Sessions, TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
-from pipelines import Transcriber
+from pipelines import CorrectedText, Transcriber, Word
 from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
 from pipelines.errors import InputError
 
@@ -273,7 +275,7 @@ def test_committed_text_is_stored_when_the_tab_is_closed(
         "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
     pool = fake_pool(context)
-    choice: Any = SimpleNamespace(target=None)
+    choice = ModelChoice()
     history: Any = SimpleNamespace(recording=context)
     task = LiveTask(pool, history, choice, 16_000)
     with pytest.raises(TaskCancelled):
@@ -318,7 +320,7 @@ def test_captions_do_not_wait_for_the_history(
     )
     monkeypatch.setattr(Store, "run", slow)
     pool = fake_pool(using)
-    choice: Any = SimpleNamespace(target=None)
+    choice = ModelChoice()
     with History(tmp_path / "history.db", pytest.fail) as history:
         LiveTask(pool, history, choice, 16_000).run(send)
         (summary,) = history.list()
@@ -357,7 +359,7 @@ def test_what_is_shown_as_final_is_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(f"{module}._WRITE_S", 60)
     monkeypatch.setattr(Store, "run", slow)
     pool = fake_pool(using)
-    choice: Any = SimpleNamespace(target=None)
+    choice = ModelChoice()
     with History(tmp_path / "history.db", pytest.fail) as history:
         LiveTask(pool, history, choice, 16_000).run(send)
     assert stored
@@ -377,13 +379,16 @@ def test_captions_of_two_speakers_that_are_cancelled_end_as_cancelled(
             tab.cancel("live")
             return [SpeechStarted(0.0), CommittedText(" hello", 0.0, 0.1)]
 
+        def close(self) -> None:
+            pass
+
     channels: Any = Speaker("Me"), Speaker("Them")
     setup = SessionSetup(LiveSession(*channels), cast(Transcriber, None), "en")
     monkeypatch.setattr(
         "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
     pool = fake_pool(nullcontext)
-    choice: Any = SimpleNamespace(target=None)
+    choice = ModelChoice()
     messages: list[dict[str, Any]] = []
     tab = Session(Sessions(1), messages.append)
     task = LiveTask(pool, History(None), choice, 16_000, speakers=["Me", "Them"])
@@ -393,6 +398,52 @@ def test_captions_of_two_speakers_that_are_cancelled_end_as_cancelled(
     assert messages[-1] == {"type": "idle", "kind": "live", "cancelled": True}
     assert not [message for message in messages if message["type"] == "error"]
     assert not capsys.readouterr().err
+
+
+def test_a_corrected_line_is_replaced_and_its_cue_comes_then() -> None:
+    captions = CaptionLines(corrects=True)
+    messages = update(
+        captions,
+        SpeechStarted(0.0), CommittedText(" ask", 0.0, 0.5), CommittedText(" not.", 0.5, 1.0),
+        SpeechEnded(1.0), SpeechStarted(2.0), CommittedText(" Yes.", 2.0, 2.4),
+    )  # fmt: skip
+    assert [line.text for line in captions.lines] == ["ask not.", "Yes."], "shown at once"
+    assert not [m for m in messages if m["type"] == "live_cue"]
+    words = (Word(" Ask", 0.0, 0.4, 0.9), Word(" not.", 0.6, 1.0, 0.9))
+    messages = update(captions, CorrectedText(" Ask not.", 0.0, 1.0, " ask not.", words))
+    assert [line.text for line in captions.lines] == ["Ask not.", "Yes."]
+    assert [(m["type"], m["text"]) for m in messages] == [
+        ("live_line", "Ask not."), ("live_cue", "Ask not."),
+    ]  # fmt: skip
+    messages = update(captions, SpeechEnded(2.5), TextSettled(2.4))
+    assert [(m["type"], m["text"]) for m in messages] == [("live_cue", "Yes.")]
+
+
+def test_the_corrected_words_of_a_long_utterance_go_to_their_lines() -> None:
+    captions = CaptionLines(corrects=True)
+    first, second = "a" * 160 + ".", "b c."
+    update(
+        captions,
+        SpeechStarted(0.0), CommittedText(f" {first}", 0.0, 5.0), CommittedText(" b", 5.0, 6.0),
+        CommittedText(" c.", 6.0, 7.0), CommittedText(" open", 7.0, 8.0),
+    )  # fmt: skip
+    assert [line.text for line in captions.lines] == [first, f"{second} open"]
+    words = (Word(" A.", 0.1, 4.9, 0.9), Word(" B", 5.1, 5.9, 0.9), Word(" see.", 6.0, 7.0, 0.9))
+    corrected = CorrectedText(" A. B see.", 0.0, 7.0, f" {first} {second}", words)
+    update(captions, corrected, TranslationFinal("Ah.", 0.0, 5.0, "A."))
+    assert [line.text for line in captions.lines] == ["A.", "B see. open"]
+    assert captions.lines[0].translation == "Ah."
+    update(captions, TranslationFinal("Beh.", 5.0, 7.0, "B see."))
+    assert captions.lines[1].translation == "Beh.", "translations are counted in corrected letters"
+    update(captions, CorrectedText(" opened.", 7.0, 8.0, " open"))
+    assert captions.lines[1].text == "B see. opened."
+
+
+def test_text_that_waits_for_its_correction_is_stored_at_the_end() -> None:
+    captions = CaptionLines(corrects=True)
+    update(captions, SpeechStarted(0.0), CommittedText(" ask not", 0.0, 1.0))
+    cues = [m["text"] for m in captions.end() if m["type"] == "live_cue"]
+    assert cues == ["ask not"]
 
 
 def test_status_warnings_and_end() -> None:

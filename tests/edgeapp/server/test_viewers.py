@@ -17,6 +17,7 @@ from edgeapp.server.viewers import broadcast as broadcasts_module
 from edgeapp.server.viewers.broadcast import Broadcast, Broadcasts
 from pipelines import (
     CommittedText,
+    CorrectedText,
     ModelError,
     OptionError,
     PartialText,
@@ -170,6 +171,29 @@ def test_what_is_said_while_the_model_loads_is_translated_once(
     loaded.set()
     say(shared, "Good.")
     viewer.wait(lambda: viewer.meant == ["de: THIS IS IT.", "de: GOOD."])
+
+
+@pytest.mark.parametrize("comes_late", [False, True])
+def test_viewers_read_corrected_text_and_its_translation(
+    shared: Broadcast, pool: Any, *, comes_late: bool
+) -> None:
+    shared.begin("en", None, CaptionLines(corrects=True))
+    viewer, speech = Viewer(), Viewer()
+    shared.join(speech, "")
+    if not comes_late:
+        shared.join(viewer, "de")
+    shared.put(SpeechStarted(0.0))
+    shared.put(CommittedText(" So. Ask", 0.0, 1.0))
+    if comes_late:
+        shared.join(viewer, "de")
+    shared.put(CommittedText(" knot.", 1.0, 2.0))
+    shared.put(SpeechEnded(2.0))
+    assert speech.said == ["So. Ask knot."]
+    shared.put(CorrectedText(" So. Ask not.", 0.0, 2.0, " So. Ask knot."))
+    assert speech.said == ["So. Ask not."]
+    viewer.wait(lambda: viewer.meant == ["de: SO. de: ASK NOT."])
+    assert viewer.said == speech.said
+    assert [text for _, text in pool.translated] == ["So.", "Ask not."]
 
 
 def test_the_translation_of_the_speakers_page_is_not_made_again(

@@ -19,7 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 from edgeapp import memory_limit
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.tasks.event_task import EventTask
-from pipelines import SAMPLE_RATE, load_audio
+from pipelines import SAMPLE_RATE, CorrectedText, CorrectionDue, LiveTranscriber, load_audio
 from pipelines.hub import assets_folder
 from tests.edgeapp.server.api.conftest import Api
 from tests.fixtures.live_options import note_options
@@ -58,6 +58,28 @@ def to_the_end(socket: ClientConnection) -> list[dict[str, Any]]:
 
 def text_of(events: list[dict[str, Any]]) -> str:
     return "".join(event["text"] for event in events if event["type"] == "committed").strip()
+
+
+def test_a_corrected_text_names_what_it_replaces(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is decoded once more is made to differ, so that it can be told from what was heard."""
+    correct = LiveTranscriber.correct
+
+    def shout(self: LiveTranscriber, due: CorrectionDue, is_wanted: Any) -> CorrectedText | None:
+        correct(self, due, is_wanted)
+        return CorrectedText(due.text.upper(), due.start, due.end, due.text, (), due.language)
+
+    monkeypatch.setattr(LiveTranscriber, "correct", shout)
+    with live(api.url, "language=en&correct=true") as socket:
+        assert next_event(socket)["type"] == "started"
+        socket.send(pcm(16_000, "question.flac"))
+        socket.send(json.dumps({"type": "stop"}))
+        events = to_the_end(socket)
+    said = [event for event in events if event["type"] == "committed"]
+    (corrected,) = [event for event in events if event["type"] == "corrected"]
+    assert corrected["replaces"] == [event["id"] for event in said]
+    assert corrected["text"] == "".join(event["text"] for event in said).upper()
+    assert (corrected["utterance"], corrected["start"]) == (1, said[0]["start"])
+    assert events[-1]["type"] == "end"
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100])
@@ -205,6 +227,7 @@ def test_a_long_frame_waits_for_the_model_and_is_not_dropped(
         ("rate=7", "7 Hz cannot be used"),
         ("rate=fast", "'rate' must be a number"),
         ("speed=2", "unknown option 'speed'"),
+        ("correct=maybe", "'correct' must be true or false"),
         ("language=xx", "xx"),
         ("languages=en,xx", "xx"),
         ("language=en&languages=en,de", "exclude each other"),

@@ -1,0 +1,174 @@
+"""Corrections of final text: decoded in the background, and waited for where text is written."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from edgeapp.live.events import (
+    SessionEnded,
+    SessionEvent,
+    SpeakerEvent,
+    Status,
+    TextSettled,
+    TranslationPartial,
+    WarningRaised,
+    speaker_and_event,
+)
+from pipelines import (
+    CommittedText,
+    CorrectedText,
+    CorrectionDue,
+    EdgeError,
+    LiveTranscriber,
+    PartialText,
+)
+
+__all__ = ["Corrections", "SettledEvents"]
+
+_LATEST_S = 3.0  # after the end of the speech, at which its correction comes
+_TOLERANCE_S = 1e-6
+_AT_ONCE = PartialText | TranslationPartial | Status | WarningRaised
+
+
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """A correction that is being decoded."""
+
+    due: CorrectionDue
+    began_s: float
+    result: Future[CorrectedText | None]
+
+
+class Corrections:
+    """Decodes the finished speech of one channel once more, on a thread of its own.
+
+    Args:
+        recognizer: Of the channel.
+        clock: Seconds; replaceable for tests.
+    """
+
+    def __init__(self, recognizer: LiveTranscriber, clock: Callable[[], float]) -> None:
+        self._recognizer, self._clock = recognizer, clock
+        self._running: deque[_Running] = deque()
+        self._wanted: set[CorrectionDue] = set()
+        self._thread = ThreadPoolExecutor(1)  # it begins with the first correction
+
+    def begin(self, due: CorrectionDue) -> None:
+        """Begin to correct speech."""
+        self._wanted.add(due)
+        result = self._thread.submit(
+            self._recognizer.correct, due, is_wanted=lambda: due in self._wanted
+        )
+        self._running.append(_Running(due, self._clock(), result))
+
+    def take(
+        self, now_s: float, *, may_wait: bool, ended: bool
+    ) -> Iterator[CorrectedText | TextSettled | WarningRaised]:
+        """Yield corrections in order, and where none comes within three seconds, TextSettled.
+
+        Args:
+            now_s: Seconds of the stream. A recording that is read as fast as possible runs ahead of
+                the clock: then corrections are waited for.
+            may_wait: No audio waits.
+            ended: No more audio comes: all corrections are waited for.
+        """
+        while self._running:
+            first = self._running[0]
+            left_s = _LATEST_S - (self._clock() - first.began_s)
+            if ended:
+                wait([first.result])
+            elif left_s > 0 and may_wait and now_s - first.due.end > _LATEST_S:
+                wait([first.result], left_s)
+            elif left_s > 0 and not first.result.done():
+                return
+            self._running.popleft()
+            self._wanted.discard(first.due)
+            corrected: CorrectedText | None = None
+            if first.result.done():
+                try:
+                    corrected = first.result.result()
+                except EdgeError as error:
+                    yield WarningRaised(f"{error}; what was said is not corrected")
+            yield corrected or TextSettled(first.due.end)
+
+    def close(self) -> None:
+        """End what is being corrected."""
+        self._wanted.clear()
+        self._thread.shutdown(cancel_futures=True)
+
+
+@dataclass
+class _Held:
+    """An event that waits for its turn; `is_open`: its text may still be corrected."""
+
+    speaker: str
+    event: SessionEvent
+    is_open: bool = False
+
+
+class SettledEvents:
+    """The events of a session in which final text is passed on after its correction.
+
+    Text that is running or was not corrected yet is not among them; corrected text takes the place
+    of what it corrects. Events behind text that is held back wait, too, but for warnings.
+
+    Args:
+        corrects: Whether text is corrected; if not, all events are passed on at once.
+    """
+
+    def __init__(self, *, corrects: bool) -> None:
+        self._corrects = corrects
+        self._held: deque[_Held] = deque()
+
+    def open_text(self, speaker: str = "") -> str:
+        """The final text of a speaker that is held back."""
+        texts = (each for each in self._held if each.speaker == speaker)
+        return "".join(each.event.text for each in texts if isinstance(each.event, CommittedText))
+
+    def add(self, event: SessionEvent) -> list[SessionEvent]:
+        """Return the events that are settled by an event, in order."""
+        speaker, said = speaker_and_event(event)
+        if not self._corrects or isinstance(said, _AT_ONCE):
+            return [event]
+        if isinstance(said, CorrectedText | TextSettled):
+            self._settle(speaker, said)
+        else:
+            self._held.append(_Held(speaker, said, isinstance(said, CommittedText)))
+        if isinstance(said, SessionEnded):
+            return self.end()
+        settled = list[SessionEvent]()
+        while self._held and not self._held[0].is_open:
+            first = self._held.popleft()
+            settled.append(_tagged(first.speaker, first.event))
+        return settled
+
+    def end(self) -> list[SessionEvent]:
+        """Return the events that are held back: nothing more is corrected."""
+        rest = [_tagged(each.speaker, each.event) for each in self._held]
+        self._held.clear()
+        return rest
+
+    def _settle(self, speaker: str, said: CorrectedText | TextSettled) -> None:
+        """Replace the open text of a speaker up to a time, or let it be."""
+        own = [
+            each
+            for each in self._held
+            if each.is_open
+            and each.speaker == speaker
+            and isinstance(each.event, CommittedText)
+            and each.event.end <= said.end + _TOLERANCE_S
+        ]
+        for each in own:
+            each.is_open = False
+        if isinstance(said, CorrectedText) and own:
+            own[0].event = CommittedText(said.text, said.start, said.end, said.words, said.language)
+            for each in own[1:]:
+                self._held.remove(each)
+
+
+def _tagged(speaker: str, event: SessionEvent) -> SessionEvent:
+    """The event with the name of its speaker, if there are several."""
+    return SpeakerEvent(speaker, event) if speaker else event  # type: ignore[arg-type]

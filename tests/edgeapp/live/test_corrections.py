@@ -1,0 +1,237 @@
+"""Corrections in a session: when they come, when they do not, and what waits for them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from edgeapp.cli import main
+from edgeapp.live.corrections import SettledEvents
+from edgeapp.live.event_encoder import EventEncoder
+from edgeapp.live.events import (
+    AudioLost,
+    SessionEnded,
+    SessionEvent,
+    SpeakerEvent,
+    Status,
+    TextSettled,
+    TranslationFinal,
+    WarningRaised,
+)
+from edgeapp.live.session import LiveSession
+from edgeapp.live.sources import FileSource
+from edgeapp.live.speech_channel import SpeechChannel
+from edgeapp.live.view import CaptionView
+from pipelines import (
+    CommittedText,
+    CorrectedText,
+    CorrectionDue,
+    EngineError,
+    LiveEvent,
+    LiveTranscriber,
+    LiveTranslator,
+    PartialText,
+    Samples,
+    SegmentDone,
+    SpeechEnded,
+    SpeechStarted,
+    Transcriber,
+    Word,
+)
+from pipelines.hub import assets_folder
+from tests.edgeapp.live.test_session import Clock, Shouting
+from tests.edgeapp.live.test_view import Screen
+
+SAID = CommittedText(" ask not", 0.2, 0.9, (), "en")
+DUE = CorrectionDue(np.zeros(16_000, np.float32), 0, SAID.text, SAID.start, SAID.end, "en")
+CORRECTED = CorrectedText(" Ask not.", SAID.start, SAID.end, SAID.text, (), "en")
+UTTERANCE: list[LiveEvent] = [SpeechStarted(0.1), SAID, DUE, SpeechEnded(1.0)]
+
+
+class Scripted:
+    """A recognizer that says at each block of 0.1 s what a script has for it.
+
+    Args:
+        script: By the number of the block; a function is called.
+        answer: What is corrected, once `ready` is set.
+    """
+
+    level, language, corrects = 0.0, "en", True
+
+    def __init__(self, script: dict[int, Any], answer: CorrectedText | Exception | None) -> None:
+        self._script, self._answer, self._blocks = script, answer, 0
+        self.ready = threading.Event()
+        self.at_end: Callable[[], object] = lambda: None
+        self.was_wanted: bool | None = None
+
+    def feed(self, samples: Samples) -> list[LiveEvent]:
+        self._blocks += 1
+        found = self._script.get(self._blocks, [])
+        if callable(found):
+            found()
+            return []
+        return list(found)
+
+    def finish(self) -> list[LiveEvent]:
+        self.at_end()
+        return []
+
+    def correct(self, due: CorrectionDue, is_wanted: Callable[[], bool]) -> CorrectedText | None:
+        assert self.ready.wait(60)
+        self.was_wanted = is_wanted()
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def events_of(
+    recognizer: Scripted, clock: Clock | None = None, translator: Shouting | None = None
+) -> list[SessionEvent]:
+    channel = SpeechChannel(
+        cast(LiveTranscriber, recognizer),
+        cast(LiveTranslator, translator),
+        clock=clock or Clock(),
+    )
+    source = FileSource(np.zeros(2 * 16_000, np.float32), 0)
+    events = list(LiveSession(channel, clock=clock or Clock()).run(source))
+    return [e for e in cast(list[SessionEvent], events) if not isinstance(e, Status)]
+
+
+def test_captions_go_on_until_the_correction_comes() -> None:
+    recognizer = Scripted({10: UTTERANCE, 12: [PartialText(" what your")]}, CORRECTED)
+    recognizer._script[14] = recognizer.ready.set
+    events = events_of(recognizer)
+    assert [e for e in events if not isinstance(e, SpeechStarted)] == [
+        SAID, SpeechEnded(1.0), PartialText(" what your"), CORRECTED, SessionEnded(2.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("late_s", [2.9, 3.1])
+def test_a_correction_comes_within_three_seconds_or_not_at_all(late_s: float) -> None:
+    clock = Clock()
+    recognizer = Scripted({10: UTTERANCE, 12: lambda: clock.sleep(late_s)}, CORRECTED)
+    recognizer._script[14] = recognizer.ready.set
+    in_time = late_s < 3
+    recognizer.at_end = lambda: None
+    events = events_of(recognizer, clock)
+    assert (CORRECTED in events) == in_time
+    assert (TextSettled(SAID.end) in events) != in_time
+    assert recognizer.was_wanted == in_time
+
+
+def test_corrections_are_waited_for_at_the_end() -> None:
+    recognizer = Scripted({18: UTTERANCE}, CORRECTED)
+    recognizer.at_end = lambda: threading.Timer(0.1, recognizer.ready.set).start()
+    assert events_of(recognizer)[-2:] == [CORRECTED, SessionEnded(2.0)]
+
+
+def test_captions_go_on_where_a_correction_fails() -> None:
+    recognizer = Scripted({10: UTTERANCE}, EngineError("not enough memory"))
+    recognizer.ready.set()
+    events = events_of(recognizer)
+    assert WarningRaised("not enough memory; what was said is not corrected") in events
+    assert events[-2:] == [TextSettled(SAID.end), SessionEnded(2.0)]
+
+
+@pytest.mark.parametrize("answer", [CORRECTED, None])
+def test_a_sentence_is_translated_once_after_its_correction(answer: CorrectedText | None) -> None:
+    recognizer = Scripted({10: UTTERANCE}, answer)
+    recognizer._script[14] = recognizer.ready.set
+    events = events_of(recognizer, translator=Shouting())
+    finals = [e.text for e in events if isinstance(e, TranslationFinal)]
+    assert finals == ["ASK NOT." if answer else "ASK NOT"]
+
+
+def test_text_waits_for_its_correction_and_what_follows_it_too() -> None:
+    settled, later = SettledEvents(corrects=True), CommittedText(" Yes", 0.5, 0.8)
+    me, them = (lambda e, name=name: SpeakerEvent(name, e) for name in ("Me", "Them"))
+    for event in (me(SAID), them(later), me(SpeechEnded(1.0)), AudioLost(1.0, 2.0, "lost")):
+        assert settled.add(event) == []
+    assert (settled.open_text("Me"), settled.open_text("Them")) == (SAID.text, later.text)
+    for event in (me(PartialText(" what")), WarningRaised("loud")):
+        assert settled.add(event) == [event]
+    assert settled.add(them(TextSettled(0.8))) == []
+    assert settled.add(me(CORRECTED)) == [
+        me(CommittedText(CORRECTED.text, 0.2, 0.9, (), "en")),
+        them(later),
+        me(SpeechEnded(1.0)),
+        AudioLost(1.0, 2.0, "lost"),
+    ]
+    assert settled.add(me(SAID)) == []
+    assert settled.add(SessionEnded(2.0)) == [me(SAID), SessionEnded(2.0)]
+
+
+def test_nothing_waits_if_nothing_is_corrected() -> None:
+    assert SettledEvents(corrects=False).add(SAID) == [SAID]
+
+
+def test_programs_learn_which_texts_are_replaced() -> None:
+    encoder = EventEncoder(lambda: "en")
+    words = (Word(" Ask", 0.2, 0.5, 0.9), Word(" not.", 0.5, 0.9, 0.7))
+    corrected = CorrectedText(" Ask not.", 0.2, 0.9, " ask not", words, "en")
+    events: list[SessionEvent] = [
+        SpeechStarted(0.1), CommittedText(" ask", 0.2, 0.5), CommittedText(" not", 0.5, 0.9),
+        SpeechEnded(1.0), SpeechStarted(2.0), CommittedText(" what", 2.1, 2.4), corrected,
+    ]  # fmt: skip
+    content = [encoder.content(event) for event in events][-1]
+    assert (content["type"], content["replaces"], content["utterance"]) == ("corrected", [2, 3], 1)
+    assert (content["text"], content["start"], content["end"]) == (" Ask not.", 0.2, 0.9)
+    assert (content["language"], content["confidence"]) == ("en", 0.8)
+
+
+def test_a_terminal_prints_a_line_when_it_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(monkeypatch)
+    with CaptionView(translated=False, corrects=True) as view:
+        for event in (SAID, SpeechEnded(1.0), PartialText(" what")):
+            view.show(event)
+        assert screen.frame[0] == "ask not what", "it is shown meanwhile"
+        assert "00:00" not in screen.everything
+        view.show(CORRECTED)
+        assert screen.frame[0] == "what"
+    assert "Ask not." in screen.everything
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corrects", [True, False])
+def test_files_and_a_pipe_get_the_corrected_text(
+    corrects: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is decoded once more is made to differ, so that it can be told from what was heard."""
+    stream_chunks = Transcriber.stream_chunks
+
+    def shout(self: Transcriber, *arguments: Any, **options: Any) -> Any:
+        from dataclasses import replace
+
+        for event in stream_chunks(self, *arguments, **options):
+            if isinstance(event, SegmentDone):
+                words = tuple(replace(w, word=w.word.upper()) for w in event.segment.words)
+                said = replace(event.segment, text=event.segment.text.upper(), words=words)
+                event = SegmentDone(said)
+            yield event
+
+    monkeypatch.setattr(Transcriber, "stream_chunks", shout)
+    monkeypatch.chdir(tmp_path)
+    question = str(assets_folder() / "samples" / "question.flac")
+    outputs = [x for name in ("a.txt", "a.srt", "a.jsonl") for x in ("-o", name)]
+    command = ["live", "-m", "demo", "--from-file", question, "--speed", "0", *outputs]
+    with pytest.raises(SystemExit) as stop:
+        main([*command, *["--correct"] * corrects])
+    assert stop.value.code in (0, None)
+    written = {path.suffix: path.read_text("utf-8") for path in tmp_path.iterdir()}
+    expected = "TRAIN TO BOSTON" if corrects else "train to Boston"
+    assert expected in written[".txt"]
+    assert expected in " ".join(written[".srt"].split())
+    assert written[".txt"] == capsys.readouterr().out
+    events = [json.loads(line) for line in written[".jsonl"].splitlines()]
+    said = "".join(event["text"] for event in events if event["type"] == "committed")
+    assert said.split() == written[".txt"].split()
+    assert {event["type"] for event in events} == {"speech_start", "committed", "speech_end", "end"}
