@@ -39,13 +39,27 @@ SHARED_TAB = """() => {
 }"""
 
 
+# Keeps what the page sends as text.
+SENT = """() => {
+    const send = WebSocket.prototype.send;
+    window.sent = [];
+    WebSocket.prototype.send = function (data) {
+        if (typeof data === "string") sent.push(JSON.parse(data));
+        return send.call(this, data);
+    };
+}"""
+
+
 @pytest.mark.slow
 def test_the_sound_of_a_tab_is_recognized_kept_and_heard_again(desk: Desk) -> None:
     page = desk.open("live")
     page.evaluate(SHARED_TAB)
     page.select_option("#ea-live [name=sound]", "tab")
+    page.evaluate(SENT)
     page.click(".ea-keep-sound")
+    page.click(".ea-correct")
     page.click("#ea-live .ea-start")
+    page.wait_for_function("sent.some(({ type, correct }) => type === 'live' && correct)")
     page.wait_for_selector("#ea-live .ea-line-of:nth-child(2) .ea-said:has-text(' ')")
     page.locator("#ea-live .ea-hear").first.click()
     page.wait_for_function("played.length === 2")
@@ -63,7 +77,9 @@ def test_the_sound_of_a_tab_is_recognized_kept_and_heard_again(desk: Desk) -> No
     page.reload()
     page.wait_for_selector("#ea-live [data-ready] section")
     assert page.input_value("#ea-live [name=sound]") == "tab", "the choice is remembered"
-    assert page.get_attribute(".ea-keep-sound", "aria-pressed") == "true"
+    for switch in (".ea-keep-sound", ".ea-correct"):
+        assert page.get_attribute(switch, "aria-pressed") == "true"
+    page.click(".ea-correct")
     page.evaluate(
         "() => { navigator.mediaDevices.getDisplayMedia ="
         " async () => { throw new DOMException('no', 'NotAllowedError') } }"

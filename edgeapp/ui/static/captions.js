@@ -62,7 +62,10 @@ export class Captions {
 
   show({ id, start, end, speaker, text, tail, translation, running, doubts = [] }) {
     id += this.base.id;
-    const cut = this.cut.get(id) ?? { text: 0, translation: 0 };
+    const cut = this.cut.get(id) ?? { text: "", translation: 0 };
+    // What was cleared stays away when it is corrected.
+    if (!text.startsWith(cut.text)) cut.text = text;
+    const cleared = cut.text.length;
     let line = this.lines.get(id);
     if (!line) {
       line = make("li", { class: "ea-line-of" });
@@ -75,15 +78,15 @@ export class Captions {
       this.lines.set(id, line);
       this.list.append(line);
     }
-    line.hidden = !(text || tail).slice(cut.text);
-    fillText(line.querySelector(".ea-said"), text.slice(cut.text), tail);
+    line.hidden = !(text || tail).slice(cleared);
+    fillText(line.querySelector(".ea-said"), text.slice(cleared), tail);
     fillText(line.querySelector(".ea-meant"), translation.slice(cut.translation), running);
     if (this.doubts && (doubts.length || this.doubtful.has(id))) {
       const spans = doubts.map((span) => span.map((at) => at - cut.translation)).filter(([start]) => start >= 0);
       this.mark(id, line, spans);
     }
     line.dataset.end = end + this.base.time;
-    line.dataset.text = text.length;
+    line.dataset.text = text;
     line.dataset.translation = translation.length;
     this.changed();
     this.scroll();
@@ -133,7 +136,7 @@ export class Captions {
   clear() {
     // The text that the running line already has must not come back with its next words.
     for (const [id, { dataset }] of this.lines) {
-      this.cut.set(id, { text: Number(dataset.text), translation: Number(dataset.translation) });
+      this.cut.set(id, { text: dataset.text, translation: Number(dataset.translation) });
     }
     this.lines.clear();
     this.unmark();

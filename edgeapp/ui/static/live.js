@@ -16,7 +16,8 @@ import { Wave } from "/edgeapp/static/wave.js";
 import { Welcome } from "/edgeapp/static/welcome.js";
 
 const LATE_S = 2;
-const KEEP = "ea-keep-sound"; // in localStorage
+// Switches, and where localStorage has their states.
+const SWITCHES = { ".ea-keep-sound": "ea-keep-sound", ".ea-correct": "ea-correct" };
 const SPEAKERS = [t("Me"), t("Them")]; // of two channels
 const SILENCE_S = 1.2; // ends the running line when the recording pauses
 
@@ -48,13 +49,15 @@ class Live {
   }
 
   listen() {
-    const keep = this.find(".ea-keep-sound");
-    keep.setAttribute("aria-pressed", String(localStorage.getItem(KEEP) === "yes"));
-    keep.onclick = () => {
-      const wanted = keep.getAttribute("aria-pressed") !== "true";
-      keep.setAttribute("aria-pressed", String(wanted));
-      localStorage.setItem(KEEP, wanted ? "yes" : "no");
-    };
+    for (const [selector, key] of Object.entries(SWITCHES)) {
+      const button = this.find(selector);
+      button.setAttribute("aria-pressed", String(localStorage.getItem(key) === "yes"));
+      button.onclick = () => {
+        const wanted = !this.isOn(selector);
+        button.setAttribute("aria-pressed", String(wanted));
+        localStorage.setItem(key, wanted ? "yes" : "no");
+      };
+    }
     this.find("[name=sound]").parentElement.hidden = !sharesTabs();
     this.find(".ea-save-sound").onclick = () => this.saveSound();
     document.addEventListener("visibilitychange", () => this.stayAwake());
@@ -96,6 +99,11 @@ class Live {
     });
     on("idle", ({ kind }) => kind === "live" && this.ended());
     on("lost", () => this.tick());
+  }
+
+  /** Whether a switch is on. */
+  isOn(selector) {
+    return this.find(selector).getAttribute("aria-pressed") === "true";
   }
 
   note(notes) {
@@ -167,6 +175,7 @@ class Live {
       if (this.attempt !== attempt) return await microphone.close();
       this.microphone = microphone;
       const request = { type: "live", ...choice, rate: Math.round(microphone.rate), keep: keeps(), share: shared() };
+      if (this.isOn(".ea-correct")) request.correct = true;
       if (microphone.channels === 2) request.speakers = SPEAKERS;
       const line = new LiveLine(request, (snapshot) => this.resumed(snapshot));
       this.captions.begin(this.seconds ?? 0);
@@ -177,7 +186,7 @@ class Live {
       this.line = line;
       this.began = this.captions.base.time;
       this.heard = new Heard(request.rate, microphone.channels, this.began);
-      if (this.find(".ea-keep-sound").getAttribute("aria-pressed") === "true") this.heard.keep(microphone.stream);
+      if (this.isOn(".ea-keep-sound")) this.heard.keep(microphone.stream);
       early.forEach((audio) => this.deliver(audio));
       this.target = choice.target ?? "";
       this.run();
