@@ -35,14 +35,14 @@ GAINS = (1.0, -1.0, 10 ** (1 / 20), 10 ** (-1 / 20))
 _PAUSE_S = 0.7
 
 
-def sound(name: str) -> tuple[Samples, str]:
-    """A sound and its true text."""
+def sound(name: str, count: int | None = None) -> tuple[Samples, str]:
+    """A sound and its true text; count: of the recordings, the first ones."""
     if name == "recorded room":
         path = DATA / "live" / "reverb.flac"
         return load_audio(path), path.with_suffix(".txt").read_text(encoding="utf-8")
     lines = (DATA / "speech" / "transcripts.txt").read_text(encoding="utf-8").splitlines()
     texts = dict(line.split("|", 1) for line in lines)
-    names = [each for each in texts if each.startswith("LJ")]
+    names = [each for each in texts if each.startswith("LJ")][:count]
     pause = np.zeros(round(_PAUSE_S * SAMPLE_RATE), np.float32)
     parts = [x for each in names for x in (load_audio(DATA / "speech" / f"{each}.flac"), pause)]
     clean = np.concatenate([pause, *parts, pause])
@@ -69,7 +69,7 @@ def _in_a_room(samples: Samples) -> Samples:
 
 
 def heard(
-    transcriber: Transcriber, samples: Samples, options: LiveOptions, *, show: bool
+    transcriber: Transcriber, samples: Samples, options: LiveOptions, *, show: bool = False
 ) -> tuple[str, float]:
     """The text of a session, and the CPU seconds that it took."""
     live, texts = LiveTranscriber(transcriber, options), list[CommittedText]()
@@ -92,17 +92,18 @@ def main() -> None:
     parser.add_argument("--model", default=str(MODEL))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sounds", nargs="+", choices=SOUNDS, default=SOUNDS)
+    parser.add_argument("--clips", type=int, help="so many recordings only, the first ones")
     parser.add_argument("--versions", type=int, default=1, help="of each sound, 4 at most")
     parser.add_argument("--show", action="store_true", help="print what is replaced")
     arguments = parser.parse_args()
     transcriber = Transcriber(arguments.model, threads=arguments.threads)
     plain = LiveOptions(transcribe=TranscribeOptions(language="en"))
     ways = {"live": plain, "corrected": replace(plain, correct=True)}
-    heard(transcriber, sound("clean")[0][: 5 * SAMPLE_RATE], ways["corrected"], show=False)
+    heard(transcriber, sound("clean", 1)[0][: 3 * SAMPLE_RATE], ways["corrected"])
     print("| sound | errors, live | corrected | CPU s per s, live | corrected | ratio |")
     print("|---|--:|--:|--:|--:|--:|")
     for name in arguments.sounds:
-        samples, text = sound(name)
+        samples, text = sound(name, arguments.clips)
         truth = plain_words(text)
         errors, cpu_s = dict.fromkeys(ways, 0), dict.fromkeys(ways, 0.0)
         for gain in GAINS[: arguments.versions]:

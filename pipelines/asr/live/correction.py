@@ -20,6 +20,9 @@ from pipelines.asr.transcriber import Transcriber
 __all__ = ["SpokenPart", "corrected_text"]
 
 _CLEAR = 0.8  # mean probability of the words of a text that may be the context of the next one
+_BEAMS = 5
+# A correction with more letters, relative to those of the text, says again what was said before.
+_MOST_LETTERS, _FEW_LETTERS = 1.5, 20
 
 
 @dataclass
@@ -101,7 +104,8 @@ def corrected_text(
     options: TranscribeOptions,
     is_wanted: Callable[[], bool],
 ) -> CorrectedText | None:
-    """Decode speech once more, as a chunk of a recording, with the text before it as the prompt.
+    """Decode speech once more, as a chunk of a recording, with the text before it as the prompt and
+    with beam search.
 
     Args:
         transcriber: the model.
@@ -110,7 +114,7 @@ def corrected_text(
         is_wanted: asked while it is decoded; when it says no, decoding ends.
 
     Returns:
-        The text; None if it is the same or empty, or not wanted any more.
+        The text; None if it is the same, empty or far too long, or not wanted any more.
     """
     # Models without the times of words have no prompts either.
     whisper = transcriber.capabilities.word_timestamps
@@ -120,6 +124,7 @@ def corrected_text(
         language=due.language,
         initial_prompt=(prompt or None) if whisper else options.initial_prompt,
         word_timestamps=whisper,
+        beam_size=_BEAMS,
     )
     chunk = Chunk(0, len(due.samples) // HOP, 0, due.samples)
     segments = list[Segment]()
@@ -132,6 +137,8 @@ def corrected_text(
     text = "".join(segment.text for segment in segments)
     if not text.strip() or text.split() == due.text.split():
         return None
+    if _letters(text) > _MOST_LETTERS * _letters(due.text) + _FEW_LETTERS:
+        return None
     offset_s = due.offset / SAMPLE_RATE
 
     def within(time: float) -> float:
@@ -143,3 +150,7 @@ def corrected_text(
         for word in segment.words
     )
     return CorrectedText(text, due.start, due.end, due.text, words, due.language)
+
+
+def _letters(text: str) -> int:
+    return len("".join(text.split()))

@@ -167,7 +167,7 @@ class LiveTranscriber:
 
         Returns:
             The text that replaces what was committed; None if that is the same, if the model hears
-            nothing now, or if it is not wanted any more.
+            nothing or far more now, or if it is not wanted any more.
         """
         return corrected_text(self._transcriber, due, self._options.transcribe, is_wanted)
 

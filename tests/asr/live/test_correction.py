@@ -119,12 +119,12 @@ def test_speech_is_decoded_as_a_chunk_with_the_text_before_it() -> None:
     assert corrected == CorrectedText(" ba bi", 1.2, 2.8, " ba be", (), "en")
     (asked,), (part,) = recognizer.asked, recognizer.chunks
     assert (asked.initial_prompt, asked.hotwords, asked.language) == ("mi mo ka ke.", "bo", "en")
-    assert (asked.priority, asked.word_timestamps) == (7, True)
+    assert (asked.priority, asked.word_timestamps, asked.beam_size) == (7, True, 5)
     assert (part.chunk.start_frame, part.chunk.end_frame) == (0, 200)
 
 
-@pytest.mark.parametrize("text", [" ba be", "ba  be", "", " "])
-def test_text_that_is_the_same_or_empty_is_no_correction(text: str) -> None:
+@pytest.mark.parametrize("text", [" ba be", "ba  be", "", " ", " ba bi" * 7])
+def test_text_that_is_the_same_empty_or_far_too_long_is_no_correction(text: str) -> None:
     assert live_with(Corrector(text)).correct(due()) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from pipelines import (
 )
 from pipelines.asr.audio.vad import SpeechStart, VoiceActivity
 from tests.asr.noises import NOISES, noise
+from tests.benchmarks.live_correction import heard, sound
 
 _SHARED = Path(__file__).parents[4] / "shared"
 _MODEL, _ROOM = _SHARED / "models" / "whisper-base", _SHARED / "data" / "live" / "reverb.flac"
@@ -29,6 +31,20 @@ def test_a_room_in_which_no_one_speaks_is_silent(name: str) -> None:
     voice = VoiceActivity(LiveOptions().vad)
     events = voice.feed(noise(name, 20.0)) + voice.finish()
     assert not [event for event in events if isinstance(event, SpeechStart)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (_MODEL.exists() and _ROOM.exists()), reason="needs the real Whisper base")
+def test_corrections_mend_what_a_room_and_a_clipped_recording_cost() -> None:
+    transcriber = Transcriber(str(_MODEL), threads=2)
+    plain = LiveOptions(transcribe=TranscribeOptions(language="en"))
+    errors = {False: 0, True: 0}
+    for name in ("room", "clipped"):
+        samples, text = sound(name, 3)
+        for corrects in errors:
+            said, _ = heard(transcriber, samples, replace(plain, correct=corrects))
+            errors[corrects] += word_errors(plain_words(text), plain_words(said))
+    assert errors[True] <= 0.75 * errors[False]
 
 
 @pytest.mark.slow
