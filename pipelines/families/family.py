@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pipelines.families.architecture import Architecture
 
-__all__ = ["Family", "FileGroups", "Task", "TokenizerKind"]
+__all__ = ["LAYER_TENSOR", "Family", "FileGroups", "Task", "TokenizerKind"]
 
 Task = Literal["asr", "translation", "reading"]
 TokenizerKind = Literal["marian", "m2m_100", "mbart", "t5", "mt5", "transformers"]
 FileGroups = tuple[tuple[str, ...], ...]
+
+LAYER_TENSOR = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.(.*)\.(weight|bias)")
+"""The native model's name of a tensor in a layer: side, index, block, kind."""
 
 
 def _always(config: Mapping[str, Any]) -> bool:

@@ -21,8 +21,7 @@ from pipelines.families.config import (
     eos_ids,
     shorten,
 )
-from pipelines.families.family import Family
-from pipelines.families.t5 import LAYER_TENSOR
+from pipelines.families.family import LAYER_TENSOR, Family
 
 __all__ = ["MOONSHINE"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,11 +15,9 @@ from pipelines.families.config import (
     count,
     eos_ids,
 )
-from pipelines.families.family import Family
+from pipelines.families.family import LAYER_TENSOR, Family
 
-__all__ = ["LAYER_TENSOR", "T5", "t5_architecture"]
-
-LAYER_TENSOR = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.(.*)\.(weight|bias)")
+__all__ = ["T5", "t5_architecture"]
 
 # Native name → T5's: outside the layers, blocks of a layer, projections of attention.
 _OUTSIDE = {
