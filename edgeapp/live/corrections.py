@@ -35,10 +35,18 @@ _AT_ONCE = PartialText | TranslationPartial | Status | WarningRaised
 
 @dataclass(frozen=True, eq=False)
 class _Running:
-    """A correction that is being decoded."""
+    """A correction that is being decoded.
+
+    Attributes:
+        due: what is corrected.
+        began_s: when it was begun, by the clock.
+        heard_s: how many seconds of the stream had been heard then.
+        result: its result.
+    """
 
     due: CorrectionDue
     began_s: float
+    heard_s: float
     result: Future[CorrectedText | None]
 
 
@@ -56,31 +64,32 @@ class Corrections:
         self._wanted: set[CorrectionDue] = set()
         self._thread = ThreadPoolExecutor(1)  # it begins with the first correction
 
-    def begin(self, due: CorrectionDue) -> None:
-        """Begin to correct speech."""
+    def begin(self, due: CorrectionDue, heard_s: float) -> None:
+        """Begin to correct speech, when so many seconds of the stream have been heard."""
         self._wanted.add(due)
         result = self._thread.submit(
             self._recognizer.correct, due, is_wanted=lambda: due in self._wanted
         )
-        self._running.append(_Running(due, self._clock(), result))
+        self._running.append(_Running(due, self._clock(), heard_s, result))
 
     def take(
-        self, now_s: float, *, may_wait: bool, ended: bool
+        self, heard_s: float, *, may_wait: bool, ended: bool
     ) -> Iterator[CorrectedText | TextSettled | WarningRaised]:
         """Yield corrections in order, and where none comes within three seconds, TextSettled.
 
         Args:
-            now_s: Seconds of the stream. A recording that is read as fast as possible runs ahead of
-                the clock: then corrections are waited for.
+            heard_s: Seconds of the stream that have been heard. A recording that is read as fast as
+                possible runs ahead of the clock: then corrections are waited for.
             may_wait: No audio waits.
             ended: No more audio comes: all corrections are waited for.
         """
         while self._running:
             first = self._running[0]
-            left_s = _LATEST_S - (self._clock() - first.began_s)
+            passed_s = self._clock() - first.began_s
+            left_s, ahead_s = _LATEST_S - passed_s, heard_s - first.heard_s - passed_s
             if ended:
                 wait([first.result])
-            elif left_s > 0 and may_wait and now_s - first.due.end > _LATEST_S:
+            elif left_s > 0 and may_wait and ahead_s > _LATEST_S:
                 wait([first.result], left_s)
             elif left_s > 0 and not first.result.done():
                 return

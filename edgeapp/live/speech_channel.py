@@ -98,8 +98,8 @@ class SpeechChannel:
 
     def correct(self, *, may_wait: bool, ended: bool) -> Iterator[SpeechEvent]:
         """Yield the corrections that have been made; see `Corrections.take`."""
-        now_s = self._samples / SAMPLE_RATE
-        for event in self._corrections.take(now_s, may_wait=may_wait, ended=ended):
+        heard_s = self._samples / SAMPLE_RATE
+        for event in self._corrections.take(heard_s, may_wait=may_wait, ended=ended):
             self._settle(event)
             yield event
 
@@ -157,7 +157,7 @@ class SpeechChannel:
                 noted.append(WarningRaised(other_language_message(event)))
                 continue
             if isinstance(event, CorrectionDue):
-                self._corrections.begin(event)
+                self._corrections.begin(event, self._samples / SAMPLE_RATE)
                 continue
             noted.append(event)
             if isinstance(event, PartialText):

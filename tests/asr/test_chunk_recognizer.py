@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from edgeapp.cli import main
 from pipelines import (
     CheckpointError,
     CommittedText,
+    CorrectionDue,
     LiveEvent,
     LiveOptions,
     LiveTranscriber,
@@ -131,6 +133,21 @@ def test_live_captions_of_moonshine(tmp_path: Path, speech: np.ndarray, policy: 
     assert heard(drafts=False)[0] == text
     partial = [event.text for event in events if isinstance(event, PartialText)]
     assert partial[-1] == "", "all text is committed at the end"
+
+
+def test_corrections_of_moonshine(tmp_path: Path, speech: np.ndarray) -> None:
+    save_recognizer(tmp_path, "moonshine")
+    with Transcriber(tmp_path, device="cpu", compute_type="float32") as transcriber:
+        live = LiveTranscriber(transcriber, LiveOptions(correct=True))
+        events = live.feed(speech) + live.finish()
+        dues = [event for event in events if isinstance(event, CorrectionDue)]
+        assert dues
+        for due in dues:
+            # Other text than was heard, so that the model's own is a correction.
+            corrected = live.correct(replace(due, text="x" * 1000, context="no prompts"))
+            assert corrected is not None
+            assert corrected.text.split()
+            assert (corrected.start, corrected.end, corrected.words) == (due.start, due.end, ())
 
 
 def test_it_needs_no_transformers(tmp_path: Path, speech: np.ndarray) -> None:

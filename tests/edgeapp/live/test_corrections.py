@@ -91,14 +91,17 @@ class Scripted:
 
 
 def events_of(
-    recognizer: Scripted, clock: Clock | None = None, translator: Shouting | None = None
+    recognizer: Scripted,
+    clock: Clock | None = None,
+    translator: Shouting | None = None,
+    seconds: int = 2,
 ) -> list[SessionEvent]:
     channel = SpeechChannel(
         cast(LiveTranscriber, recognizer),
         cast(LiveTranslator, translator),
         clock=clock or Clock(),
     )
-    source = FileSource(np.zeros(2 * 16_000, np.float32), 0)
+    source = FileSource(np.zeros(seconds * 16_000, np.float32), 0)
     events = list(LiveSession(channel, clock=clock or Clock()).run(source))
     return [e for e in cast(list[SessionEvent], events) if not isinstance(e, Status)]
 
@@ -118,11 +121,17 @@ def test_a_correction_comes_within_three_seconds_or_not_at_all(late_s: float) ->
     recognizer = Scripted({10: UTTERANCE, 12: lambda: clock.sleep(late_s)}, CORRECTED)
     recognizer._script[14] = recognizer.ready.set
     in_time = late_s < 3
-    recognizer.at_end = lambda: None
     events = events_of(recognizer, clock)
     assert (CORRECTED in events) == in_time
     assert (TextSettled(SAID.end) in events) != in_time
     assert recognizer.was_wanted == in_time
+
+
+def test_a_recording_that_runs_ahead_of_the_clock_waits() -> None:
+    recognizer = Scripted({1: UTTERANCE, 60: [PartialText(" what")]}, CORRECTED)
+    threading.Timer(0.2, recognizer.ready.set).start()
+    events = events_of(recognizer, seconds=7)
+    assert events.index(CORRECTED) < events.index(PartialText(" what"))
 
 
 def test_corrections_are_waited_for_at_the_end() -> None:
