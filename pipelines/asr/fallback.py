@@ -18,9 +18,11 @@ __all__ = ["Fallback", "WindowResult", "compression_ratio"]
 _MOST_CERTAIN_TEMPERATURE = 0.5  # text of a higher one is no prompt for the next window
 _NO_SPEECH_IN_REST = 0.3  # probability above which what follows an early end of the text is noise
 # Repetitive text that is this probable, and no faster than people speak, was said. A loop runs on
-# to the last token or timestamp: it has more text than fits into the sound, or no end.
+# to the last token or timestamp: it has more text than fits into the sound, or no end, or its last
+# segments have next to no time. The times of segments may be wrong, but not by that much.
 _PROBABLE = -0.5  # mean log-probability
 _FASTEST = 25.0  # characters of text in a second of sound
+_FASTEST_SEGMENT = 100.0  # characters in a second of a segment
 _LESS_PROBABLE = 2  # attempts in a row less probable than the best: more heat does not help
 
 
@@ -38,6 +40,7 @@ class WindowResult:
         alternatives: The `n_best` hypotheses, the result first; empty for a single one.
         logprobs: Log-probability of each token.
         characters: Length of the text.
+        fastest: Characters in a second of the segment that has the most.
         ended: The model ended the text itself, before the longest that is decoded.
     """
 
@@ -49,6 +52,7 @@ class WindowResult:
     alternatives: tuple[Alternative, ...] = ()
     logprobs: tuple[float, ...] = ()
     characters: int = 0
+    fastest: float = 0.0
     ended: bool = True
 
     def is_repetitive(self, threshold: float | None) -> bool:
@@ -157,7 +161,8 @@ class Fallback:
 
 def _is_plausible(result: WindowResult, frames: int) -> bool:
     """Return whether the text is probable, complete, and can be said in the time."""
-    return result.ended and result.avg_logprob >= _PROBABLE and _fits(result, frames)
+    probable = result.ended and result.avg_logprob >= _PROBABLE
+    return probable and _fits(result, frames) and result.fastest <= _FASTEST_SEGMENT
 
 
 def _fits(result: WindowResult, frames: int) -> bool:

@@ -37,12 +37,11 @@ __all__ = [
 ]
 
 _MOST_EARLY_ENDS = 3  # of a recording: the text of noise may end early again and again
-# A segment that lasts up to the end of a chunk, is this long, and has fewer tokens a second than
-# people say, may be a sentence that was said several times and written once. That happens where
-# the chunk is encoded without the rest of the window.
-_AT_END_S = 1.0
+# A segment of a chunk that is this long, and has fewer tokens a second than people say, may be a
+# sentence that was said several times and written once. That happens where the chunk is encoded
+# without the rest of the window.
 _SPARSE_S = 4.0
-_SPARSE_TOKENS_PER_S = 1.5
+_SPARSE_TOKENS_PER_S = 1.8
 
 DecodeEvent: TypeAlias = TextDelta | Retract | SegmentDone | Checkpoint
 DecodeTask: TypeAlias = Task[DecodeEvent]
@@ -190,8 +189,12 @@ def decode_windows(
         try:
             result = yield from decoder.decode(sound, previous, seed, prefix, forced_phrases)
             missing = features.size - mel.shape[1]
-            if sound.speech_only and missing > 0 and _is_sparse(result, frames, tokenizer):
-                source = source_of(pad(mel, (0, missing)))
+            # First with what openai-whisper pads with, then with the silence behind the chunk.
+            for length in (frames, mel.shape[1]) if sound.speech_only and missing > 0 else ():
+                if not _is_sparse(result, frames, tokenizer):
+                    break
+                mode = "constant" if length == frames else "replicate"
+                source = source_of(pad(mel[:, :length], (0, features.size - length), mode=mode))
                 yield Pending(source)
                 whole = replace(sound, encoded=source.encoded)
                 again = yield from decoder.decode_again(
@@ -281,15 +284,14 @@ def decode_windows(
 
 
 def _is_sparse(result: WindowResult, frames: int, tokenizer: WhisperTokenizer) -> bool:
-    """Return whether the last segment goes on to the end of the sound, and is much longer than its
-    text takes to say."""
+    """Return whether a segment is much longer than its text takes to say."""
     spans, _ = split_at_timestamps(result.tokens, tokenizer.special.timestamp_begin, frames)
-    if not spans:
-        return False
-    seconds = spans[-1].end - spans[-1].start
-    count = sum(token < tokenizer.special.eot for token in spans[-1].tokens)
-    at_end = spans[-1].end > frames / FRAMES_PER_SECOND - _AT_END_S
-    return at_end and seconds >= _SPARSE_S and 0 < count < _SPARSE_TOKENS_PER_S * seconds
+    for span in spans:
+        seconds = span.end - span.start
+        count = sum(token < tokenizer.special.eot for token in span.tokens)
+        if seconds >= _SPARSE_S and 0 < count < _SPARSE_TOKENS_PER_S * seconds:
+            return True
+    return False
 
 
 def _segment(

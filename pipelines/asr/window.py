@@ -16,7 +16,7 @@ from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.fallback import Fallback, WindowResult, compression_ratio
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
-from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
+from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps, split_at_timestamps
 from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
 from pipelines.decoding_choices import Alternative
 from pipelines.engine import (
@@ -43,6 +43,8 @@ __all__ = [
     "WindowDecoder",
     "WindowSound",
 ]
+
+_ABOUT = 0.1  # mean log-probabilities that differ by less are about equal
 
 
 @dataclass(frozen=True)
@@ -280,19 +282,21 @@ class WindowDecoder:
         prefix: Sequence[int] = (),
         forced_phrases: tuple[tuple[int, ...], ...] = (),
     ) -> Generator[TextDelta | Retract | Pending, None, WindowResult]:
-        """Decode a window that was encoded anew.
+        """Decode a window that was encoded anew because its text was too short.
 
         Args:
             first: The result of `decode`, whose text is shown.
             sound: The window as it is encoded now; the others as for `decode`.
 
         Returns:
-            The new result if it is good and more probable, else `first`.
+            The new result if it is good and more probable, or longer and about as probable; else
+            `first`.
         """
         yield Retract()
         again = yield from self.decode(sound, previous, seed, prefix, forced_phrases)
-        good = self.fallback.is_good(again, sound.frames)
-        if good and again.avg_logprob > first.avg_logprob:
+        more_probable = again.avg_logprob - first.avg_logprob
+        least = -_ABOUT if again.characters > first.characters else 0.0
+        if self.fallback.is_good(again, sound.frames) and more_probable > least:
             return again
         yield from self._show_instead(again, first)
         return first
@@ -446,5 +450,16 @@ class WindowDecoder:
             ),
             logprobs=(*[0.0] * len(given), *result.logprobs[: len(tokens)]),
             characters=len(text),
+            fastest=self._fastest((*given, *tokens)),
             ended=ended,
+        )
+
+    def _fastest(self, tokens: Sequence[int]) -> float:
+        """Return the characters in a second of the segment that has the most."""
+        begin = self._tokenizer.special.timestamp_begin
+        window = (self._last_timestamp - begin) * TIME_PRECISION
+        spans, _ = split_at_timestamps(tokens, begin, round(window * FRAMES_PER_SECOND))
+        return max(
+            len(self._tokenizer.text(span.tokens)) / max(span.end - span.start, TIME_PRECISION)
+            for span in spans
         )

@@ -89,6 +89,18 @@ def test_a_loop_falls_back(real: Transcriber, loop: Said) -> None:
     assert found(real, [loop, Said(" Good morning.", -0.3)]) == (" Good morning.", 0.2, 2)
 
 
+def test_a_loop_without_time_for_its_last_rounds_falls_back(real: Transcriber) -> None:
+    """All of its text would fit into the sound."""
+    half = REFRAIN[: len(REFRAIN) // 2]
+    good = Turn(tokens_of(real, 0.0, " Good morning.", 30.0))
+    for start, end, text in [(29.8, 30.0, " Good morning."), (24.0, 30.0, half + half)]:
+        turn = Turn(tokens_of(real, 0.0, half, start, start, half, end))
+        transcriber, script = scripted(real, [turn, good])
+        found = transcriber.transcribe(SOUND, language="en")
+        assert "".join(segment.text for segment in found) == text
+        assert len(script.calls) == (2 if text == " Good morning." else 1)
+
+
 def test_what_was_said_repeatedly_goes_before_improbable_text(real: Transcriber) -> None:
     """However improbable speech is: nothing would be written else."""
     assert found(real, [Said(REFRAIN, -0.2, 0.7), Said(" Two.", -1.9, 0.7)]) == (REFRAIN, 0.0, 2)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 from pipelines.asr import (
     Segment,
@@ -225,7 +226,7 @@ def test_the_first_text_of_a_long_recording_takes_one_window(
 def test_speech_behind_an_early_end_is_heard(real: Transcriber) -> None:
     """A chunk ends with speech, so a text that ends long before is not all of it."""
     turns = [
-        Turn(tokens_of(real, 0.0, " One", 4.0)),
+        Turn(tokens_of(real, 0.0, " One", 3.9)),
         Turn(tokens_of(real, 0.0, " two", 3.0, 3.0, " three", 5.5)),
     ]
     transcriber, script = scripted(real, turns)
@@ -234,7 +235,7 @@ def test_speech_behind_an_early_end_is_heard(real: Transcriber) -> None:
     task = transcriber.recognizer.decode_chunk(chunk, "en", TranscribeOptions())
     segments = [event.segment for event in task if isinstance(event, SegmentDone)]
     times = [(each.start, each.end, each.text) for each in segments]
-    assert times == [(0.0, 4.0, " One"), (4.0, 7.0, " two"), (7.0, 9.5, " three")]
+    assert times == [(0.0, 3.9, " One"), (3.9, 6.9, " two"), (6.9, 9.4, " three")]
     assert len(script.calls) == 2
     # A timestamp only before the text does not end it.
     opened = scripted(real, [Turn(tokens_of(real, 1.0, " One two"))])[0]
@@ -248,7 +249,7 @@ def test_speech_behind_an_early_end_is_heard(real: Transcriber) -> None:
 def test_noise_behind_an_early_end_says_nothing(real: Transcriber) -> None:
     """The text before it is not its prompt, or it would be said again."""
     turns = [
-        Turn(tokens_of(real, 0.0, " One", 4.0)),
+        Turn(tokens_of(real, 0.0, " One", 3.9)),
         Turn(tokens_of(real, 0.0, " One", 3.0), no_speech_prob=0.5),
     ]
     transcriber, script = scripted(real, turns)
@@ -267,26 +268,43 @@ def test_text_that_ends_early_again_and_again_is_left(real: Transcriber) -> None
     assert len(script.calls) == 4
 
 
-@pytest.mark.parametrize("better", [True, False])
+@pytest.mark.parametrize(
+    ("second", "third", "kept"),
+    [(-0.2, -0.1, 2), (-0.45, -0.1, 2), (-0.6, -0.2, 3), (-0.6, -0.6, 1)],
+    ids=["more probable", "longer", "more probable with silence", "less probable"],
+)
+@pytest.mark.parametrize(
+    "sparse",
+    [(0.0, " One", 9.9), (0.0, " One", 7.0, 7.0, " One", 9.9)],
+    ids=["all of it", "its beginning"],
+)
 def test_a_chunk_with_too_little_text_is_encoded_with_the_whole_window(
-    real: Transcriber, better: bool
+    real: Transcriber, sparse: tuple[float | str, ...], second: float, third: float, kept: int
 ) -> None:
-    """What is said three times is written once, if the window behind the chunk is missing."""
-    three = tokens_of(real, 0.0, " One", 3.0, 3.0, " One", 6.0, 6.0, " One", 9.9)
-    turns = [
-        Turn(tokens_of(real, 0.0, " One", 9.9), avg_logprob=-0.4),
-        Turn(three, avg_logprob=-0.2 if better else -0.6),
-    ]
+    """What is said three times is written less often, if the window behind the chunk is missing."""
+    texts = ["".join(part for part in sparse if isinstance(part, str)), *[" One One One"] * 2]
+    whole = tokens_of(real, 0.0, " One", 3.0, 3.0, " One", 6.0, 6.0, " One", 9.9)
+    turns = [Turn(tokens_of(real, *sparse), -0.4), Turn(whole, second), Turn(whole, third)]
     transcriber, script = scripted(real, turns)
     sound = np.random.default_rng(0).standard_normal(10 * SAMPLE_RATE).astype(np.float32)
     task = transcriber.recognizer.decode_chunk(Chunk(0, 1000, 0, sound), "en", TranscribeOptions())
     screen = Screen().show(each for each in task if not isinstance(each, Pending))
-    assert [call.mel.shape[1] for call in script.calls] == [1300, 3000]
-    assert screen.final == (" One One One" if better else " One")
-    assert screen.rejected == ([" One"] if better else [" One", " One One One"])
-    # Text that is as long as its sound is decoded once.
-    spoken = tokens_of(real, 0.0, " one two three four five six seven eight", 5.0)
+    mels = [call.mel for call in script.calls]
+    assert [mel.shape[1] for mel in mels] == [1300, *[3000] * (len(mels) - 1)]
+    assert len(mels) == (2 if kept == 2 else 3)
+    assert all(torch.equal(mel[:, :1000], mels[0][:, :1000]) for mel in mels)
+    silence = mels[0][0, -1]
+    for mel, padding in zip(mels, (silence, 0.0, silence), strict=False):
+        assert bool((mel[:, 1000:] == padding).all())
+    assert screen.final == texts[kept - 1]
+    one, two, three = texts
+    assert screen.rejected == {1: [one, two, one, three], 2: [one], 3: [one, two, one]}[kept]
+
+
+def test_text_that_is_as_long_as_its_sound_is_decoded_once(real: Transcriber) -> None:
+    spoken = tokens_of(real, 0.0, " one two three four five six seven eight nine ten", 5.0)
     transcriber, script = scripted(real, [Turn(spoken)])
+    sound = np.random.default_rng(0).standard_normal(5 * SAMPLE_RATE).astype(np.float32)
     task = transcriber.recognizer.decode_chunk(Chunk(0, 500, 0, sound), "en", TranscribeOptions())
     assert len([event for event in task if isinstance(event, SegmentDone)]) == 1
     assert len(script.calls) == 1

@@ -57,6 +57,27 @@ def test_a_short_sentence_that_is_said_three_times_is_written_three_times(
     assert edits(" ".join([once.text] * 3), heard(quick, sound)) == 0
 
 
+def test_no_sentence_is_left_out_of_what_is_said_three_times(
+    quick: Ours, shared_data: Path
+) -> None:
+    """The first segment had the time of two sentences, and the text of one."""
+    (utterance,) = row_sounds("three times", read_utterances(shared_data), [28])
+    said = utterance.recording
+    assert said.edits("".join(s.text for s in heard(quick, said.samples))) <= 6
+
+
+@pytest.mark.parametrize(
+    ("row", "number", "most"), [("clean", 34, 0), ("peak -26 dB", 34, 0), ("telephone", 8, 3)]
+)
+def test_a_short_sentence_is_heard_as_well_as_window_by_window(
+    quick: Ours, shared_data: Path, row: str, number: int, most: int
+) -> None:
+    """What follows a chunk is digital silence; a hiss made “the eye-beauty's” of “thy beauty's”."""
+    (utterance,) = row_sounds(row, read_utterances(shared_data), [number])
+    said = utterance.recording
+    assert said.edits("".join(s.text for s in heard(quick, said.samples))) <= most
+
+
 def test_a_quiet_recording_is_heard(quick: Ours) -> None:
     assert edits("I'm from the cutter lying off the coast", heard(quick, "02_quiet.flac")) <= 1
 

@@ -41,9 +41,8 @@ _DYNAMIC_RANGE = 8.0  # powers of ten kept below the loudest frame
 # Silence after a chunk that is encoded without the rest of the window, and the least that is then
 # encoded, in steps: frames. With a least of 5 s a short chunk of German was repeated to the end.
 _CHUNK_SILENCE, _LEAST_CHUNK, _CHUNK_STEP = 300, 1000, 100
-# The loudest frame that a chunk is raised to, and by how much at most: powers of ten. What follows
-# a chunk is encoded as 0.0, which is silence beside speech of an ordinary level, but louder than
-# quiet speech: with 3 s instead of 30 s of it, that was lost.
+# The loudest frame that a chunk is raised to, and by how much at most: powers of ten. Models were
+# trained with few recordings as quiet as those of some microphones.
 _ORDINARY, _MOST_GAIN = 1.0, 4.0
 _MEASURE_FRAMES = 6000  # frames at once when the whole input is measured: 20 MB of temporaries
 
@@ -133,7 +132,8 @@ class WindowFeatures(Protocol):
 
         Returns:
             Features [n_mels, at most `size`] and the number of frames that are audio; 0 at the end.
-            Frames after the audio are 0.0, as in openai-whisper's transcribe().
+            Frames after the audio are 0.0, as in openai-whisper's transcribe(), or silence after a
+            chunk.
         """
         ...
 
@@ -212,7 +212,9 @@ class ChunkFeatures:
     """Windows of a chunk of a recording; its frames count from the recording's start.
 
     The loudest frame of the chunk sets the floor, as if the chunk were a file. A quiet chunk is
-    raised to an ordinary level.
+    raised to an ordinary level. Frames after the chunk are at the floor, as digital silence is in
+    the recordings that models were trained with. The 0.0 that openai-whisper's transcribe() has
+    there is a hiss, with which more words are wrong.
     """
 
     def __init__(
@@ -261,12 +263,15 @@ class ChunkFeatures:
         if self._follow:
             steps = -(-(size + _CHUNK_SILENCE) // _CHUNK_STEP)
             length = min(length, max(steps * _CHUNK_STEP, _LEAST_CHUNK))
-        return pad(_normalise(power, self._loudest), (0, length - size)), size
+        return self._padded(power, length), size
 
     def first_window(self) -> Tensor:
-        power = self._power[:, : self.size]
-        silence = self.size - power.shape[1]
-        return _normalise(pad(power, (0, silence), value=_SILENCE), self._loudest)
+        return self._padded(self._power[:, : self.size], self.size)
+
+    def _padded(self, power: Tensor, length: int) -> Tensor:
+        """Return the features of frames, with silence after them."""
+        silence = (0, length - power.shape[1])
+        return _normalise(pad(power, silence, value=_SILENCE), self._loudest)
 
 
 class StreamFeatures(_Features):
