@@ -56,8 +56,8 @@ _SECONDS = {"browser": 8.0, "real": 8.0, "e2e": 3.0, "oracle": 1.3, "slow": 0.8}
 _UNMARKED_S = 0.03
 _DEFAULT = "not (campaign)"  # pyproject.toml: what runs if no expression is given
 _BYTES_OF_A_PROCESS = BYTES_OF_A_WORKER + (1 << 30)  # with the programs that it starts
-# Below that, and within a file without that much more than the last time, looking for garbage is
-# not worth its time.
+# Below this size, and within a file unless memory has grown by so much, collecting garbage is not
+# worth its time.
 _BYTES_TO_TRIM, _BYTES_GROWN = 3 << 28, 1 << 26
 
 _held = 0  # bytes, after the last garbage was looked for

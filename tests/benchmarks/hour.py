@@ -322,11 +322,10 @@ def _published(model: str) -> Path:
     """The folder of a model, which need not exist."""
     if model == "demo":
         return bundled_folder("demo")
-    weights = weights_folder()
-    if model == "base" or weights is None:
+    if model == "base":
         return _SHARED / "models" / "whisper-base"
-    snapshots = hub_cache_of(weights) / "models--Systran--faster-whisper-tiny.en" / "snapshots"
-    return next(snapshots.glob("*"), snapshots)
+    cache = hub_cache_of(weights_folder() or Path())
+    return next(cache.glob("models--Systran--faster-whisper-tiny.en/snapshots/*"), cache / model)
 
 
 def main() -> None:
@@ -345,6 +344,8 @@ def main() -> None:
     asked = names if arguments.contenders is None else arguments.contenders.split(",")
     if unknown := sorted({*asked} - {*names}):
         parser.error(f"no contender {', '.join(unknown)}; there are {', '.join(names)}")
+    if arguments.language != "en" and arguments.model != "base":
+        parser.error(f"{arguments.model} understands English only")
     if not (folder := _published(arguments.model)).is_dir():
         parser.error(f"needs the real Whisper {arguments.model}, which is not at {folder}")
     people = read_people(_SHARED / "data").values()

@@ -188,7 +188,7 @@ def _usage(started: RecognitionStarted) -> dict[str, Any]:
 
 
 def _warnings(started: RecognitionStarted) -> dict[str, Any]:
-    """A field that OpenAI's replies do not have, if there is something to say."""
+    """Return the field `warnings`, which OpenAI's replies do not have, if there are any."""
     return {"warnings": started.warnings} if started.warnings else {}
 
 
