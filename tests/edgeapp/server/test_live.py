@@ -439,6 +439,37 @@ def test_the_corrected_words_of_a_long_utterance_go_to_their_lines() -> None:
     assert captions.lines[1].text == "B see. opened."
 
 
+def test_the_history_gets_a_row_when_its_text_is_corrected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows: list[tuple[str, int, int]] = []
+
+    class Session:
+        def run(self, source: object) -> Iterator[object]:
+            yield SpeechStarted(0.0)
+            yield CommittedText(" ask knot.", 0.0, 1.0)
+            yield SpeechEnded(1.0)
+            yield CorrectedText(" Ask not.", 0.0, 1.0, " ask knot.")
+            yield SessionEnded(2.0)
+
+    def send(message: dict[str, Any]) -> None:
+        if message["type"] == "live_line":
+            found = len(history.search("knot")), len(history.search("not"))
+            rows.append((message["text"], *found))
+
+    setup = SessionSetup(cast(LiveSession, Session()), cast(Transcriber, None), "en")
+    module = "edgeapp.server.tasks.live_task"
+    monkeypatch.setattr(f"{module}.make_live_setup", lambda pool, choice, speakers: setup)
+    monkeypatch.setattr(f"{module}._WRITE_S", 60)
+    choice = ModelChoice.from_message({"correct": True})
+    with History(tmp_path / "history.db", pytest.fail) as history:
+        LiveTask(fake_pool(nullcontext), history, choice, 16_000).run(send)
+        assert not history.search("knot")
+        assert len(history.search("not")) == 1
+    assert rows[0] == ("ask knot.", 0, 0)
+    assert rows[-1] == ("Ask not.", 0, 1)
+
+
 def test_text_that_waits_for_its_correction_is_stored_at_the_end() -> None:
     captions = CaptionLines(corrects=True)
     update(captions, SpeechStarted(0.0), CommittedText(" ask not", 0.0, 1.0))
