@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,9 @@ _CLEAR = 0.8  # mean probability of the words of a text that may be the context 
 _BEAMS = 5
 # A correction with more letters, relative to those of the text, says again what was said before.
 _MOST_LETTERS, _FEW_LETTERS = 1.5, 20
+# Mean log-probability below which a correction is no better than what was heard first. Sampling at
+# higher temperatures, as for recordings, would make words up.
+_LEAST_LOGPROB = -0.8
 
 
 @dataclass
@@ -114,7 +118,8 @@ def corrected_text(
         is_wanted: asked while it is decoded; when it says no, decoding ends.
 
     Returns:
-        The text; None if it is the same, empty or far too long, or not wanted any more.
+        The text; None if it is the same, empty, improbable, repetitive or far too long, or not
+        wanted any more.
     """
     # Models without the times of words have no prompts either.
     whisper = transcriber.capabilities.word_timestamps
@@ -125,6 +130,7 @@ def corrected_text(
         initial_prompt=(prompt or None) if whisper else options.initial_prompt,
         word_timestamps=whisper,
         beam_size=_BEAMS,
+        temperature=0.0,
     )
     chunk = Chunk(0, len(due.samples) // HOP, 0, due.samples)
     segments = list[Segment]()
@@ -134,6 +140,9 @@ def corrected_text(
                 return None
             if isinstance(event, SegmentDone):
                 segments.append(event.segment)
+    most = options.compression_ratio_threshold or math.inf
+    if any(s.avg_logprob < _LEAST_LOGPROB or s.compression_ratio > most for s in segments):
+        return None
     text = "".join(segment.text for segment in segments)
     if not text.strip() or text.split() == due.text.split():
         return None

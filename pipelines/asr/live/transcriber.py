@@ -166,8 +166,8 @@ class LiveTranscriber:
             is_wanted: asked while it is decoded; when it says no, decoding ends.
 
         Returns:
-            The text that replaces what was committed; None if that is the same, if the model hears
-            nothing or far more now, or if it is not wanted any more.
+            The text that replaces what was committed; None if that is the same, if the model is not
+            certain now, hears nothing or far more, or if it is not wanted any more.
         """
         return corrected_text(self._transcriber, due, self._options.transcribe, is_wanted)
 

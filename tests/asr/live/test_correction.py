@@ -40,8 +40,9 @@ class Corrector(ToneTranscriber):
         chunks: Each recording.
     """
 
-    def __init__(self, *texts: str) -> None:
+    def __init__(self, *texts: str, logprob: float = -0.1, compression: float = 1.0) -> None:
         super().__init__()
+        self._measures = logprob, compression
         self.capabilities.word_timestamps = True  # type: ignore[attr-defined]
         self._texts = list(texts)
         self.asked: list[TranscribeOptions] = []
@@ -53,7 +54,8 @@ class Corrector(ToneTranscriber):
         self.chunks += chunks
         self.asked.append(options)
         yield TextDelta(" what")
-        yield SegmentDone(Segment(0, 0, 0.0, 1.0, self._texts.pop(0), (), 0.0, -0.1, 1.0, 0.0))
+        text = self._texts.pop(0)
+        yield SegmentDone(Segment(0, 0, 0.0, 1.0, text, (), 0.0, *self._measures, 0.0))
 
 
 def dues_of(events: Sequence[LiveEvent]) -> list[CorrectionDue]:
@@ -120,12 +122,18 @@ def test_speech_is_decoded_as_a_chunk_with_the_text_before_it() -> None:
     (asked,), (part,) = recognizer.asked, recognizer.chunks
     assert (asked.initial_prompt, asked.hotwords, asked.language) == ("mi mo ka ke.", "bo", "en")
     assert (asked.priority, asked.word_timestamps, asked.beam_size) == (7, True, 5)
+    assert asked.temperatures == (0.0,), "no sampling, which makes words up"
     assert (part.chunk.start_frame, part.chunk.end_frame) == (0, 200)
 
 
 @pytest.mark.parametrize("text", [" ba be", "ba  be", "", " ", " ba bi" * 7])
 def test_text_that_is_the_same_empty_or_far_too_long_is_no_correction(text: str) -> None:
     assert live_with(Corrector(text)).correct(due()) is None
+
+
+@pytest.mark.parametrize("measures", [{"logprob": -0.9}, {"compression": 2.5}])
+def test_text_that_is_improbable_or_repetitive_is_no_correction(measures: dict[str, float]) -> None:
+    assert live_with(Corrector(" ba bi", **measures)).correct(due()) is None
 
 
 def test_what_is_not_wanted_any_more_is_not_decoded_to_its_end() -> None:
