@@ -24,6 +24,7 @@ from pipelines import (
     EdgeError,
     LiveTranscriber,
     PartialText,
+    SpeechEnded,
 )
 
 __all__ = ["Corrections", "SettledEvents"]
@@ -132,10 +133,11 @@ class SettledEvents:
         self._corrects = corrects
         self._held: deque[_Held] = deque()
 
-    def open_text(self, speaker: str = "") -> str:
-        """The final text of a speaker that is held back."""
-        texts = (each for each in self._held if each.speaker == speaker)
-        return "".join(each.event.text for each in texts if isinstance(each.event, CommittedText))
+    def open_text(self, speaker: str = "", *, end: str = "") -> str:
+        """The final text of a speaker that is held back, with `end` after each utterance."""
+        held = [each.event for each in self._held if each.speaker == speaker]
+        texts = [e.text if isinstance(e, CommittedText) else end for e in held if _is_speech(e)]
+        return "".join(texts)
 
     def add(self, event: SessionEvent) -> list[SessionEvent]:
         """Return the events that are settled by an event, in order."""
@@ -176,6 +178,10 @@ class SettledEvents:
             own[0].event = CommittedText(said.text, said.start, said.end, said.words, said.language)
             for each in own[1:]:
                 self._held.remove(each)
+
+
+def _is_speech(event: SessionEvent) -> bool:
+    return isinstance(event, CommittedText | SpeechEnded)
 
 
 def _tagged(speaker: str, event: SessionEvent) -> SessionEvent:

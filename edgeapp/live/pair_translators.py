@@ -111,8 +111,8 @@ class _Unchanged(LiveTranslator):
     def final(self, sentence: str) -> LiveTranslation:
         return LiveTranslation(sentence, sentence)
 
-    def partial(self, tail: str = "") -> LiveTranslation | None:
-        source = (self.running + tail).strip()
+    def partial(self, tail: str = "", unsettled: str = "") -> LiveTranslation | None:
+        source = (self.running_after(unsettled) + tail).strip()
         return LiveTranslation(source, source) if source else None
 
 

@@ -140,11 +140,11 @@ class SpeechChannel:
             return
         if self._pairs is not None and self._partial.language != self._language:
             return
-        tail = self._settled.open_text() + self._partial.text
-        running = (self._translator.running + tail).strip()
+        unsettled, tail = self._settled.open_text(end="\n"), self._partial.text
+        running = (self._translator.running_after(unsettled) + tail).strip()
         if running and running != self._translated_partial:
             self._translated_partial = running
-            partial = self._translator.partial(tail)
+            partial = self._translator.partial(tail, unsettled)
             if partial is not None and partial.text != self._shown:
                 self._shown = partial.text
                 yield TranslationPartial(partial.text)

@@ -48,6 +48,7 @@ class LiveTranslator:
         self._open = ""
         self._previous: tuple[int, ...] = ()  # tokens of the latest translation
         self._shown: tuple[int, ...] = ()  # those that are shown
+        self._ahead: list[str] = []  # complete sentences of unsettled text before it
 
     @property
     def running(self) -> str:
@@ -61,14 +62,7 @@ class LiveTranslator:
             The sentences that it completes, to be translated with `final`.
         """
         self._open += committed
-        spans = split_sentences(self._open, self._language)
-        sentences = [span.text for span in spans if span.text.strip()]
-        if not sentences:
-            return []
-        # The last sentence is complete if the splitter ends it before a word that may follow. That
-        # word is a name, because names follow the abbreviations that do not end a sentence.
-        complete = len(split_sentences(self._open.rstrip() + " Tom", self._language)) > len(spans)
-        done, rest = (sentences, "") if complete else (sentences[:-1], sentences[-1])
+        done, rest = self._split(self._open)
         if done:
             self._begin(rest)
         return done
@@ -89,7 +83,16 @@ class LiveTranslator:
         )
         return LiveTranslation(sentence, done.text.strip(), done.warnings, words)
 
-    def partial(self, tail: str = "") -> LiveTranslation | None:
+    def running_after(self, unsettled: str) -> str:
+        """Return the incomplete source sentence as it will be once text is added.
+
+        Args:
+            unsettled: The text, which may still be corrected before that. A line feed ends a
+                sentence.
+        """
+        return self._split(self._open + unsettled)[1].strip() if unsettled else self.running
+
+    def partial(self, tail: str = "", unsettled: str = "") -> LiveTranslation | None:
         """Translate the incomplete sentence as it is now.
 
         The whole words on which two successive translations agree are shown and kept in the next
@@ -98,12 +101,16 @@ class LiveTranslator:
 
         Args:
             tail: Source text after it that is not committed yet.
+            unsettled: Source text before the tail, as in `running_after`.
 
         Returns:
             The part of the translation that is shown; None if there is none, as with fewer than
             three words.
         """
-        source = (self._open + tail).strip()
+        ahead, rest = self._split(self._open + unsettled) if unsettled else ([], self._open)
+        if ahead != self._ahead:  # another sentence is the incomplete one
+            self._ahead, self._previous, self._shown = ahead, (), ()
+        source = (rest + tail).strip()
         if len(words_of(source)) < _LEAST_WORDS:
             return None
         text, tokens, copied = self._translator.retranslate(
@@ -117,6 +124,19 @@ class LiveTranslator:
             text = copied + shown if shown else ""
         return LiveTranslation(source, text.strip()) if text.strip() else None
 
+    def _split(self, text: str) -> tuple[list[str], str]:
+        """Divide text into its complete sentences and the incomplete one after them."""
+        spans = split_sentences(text, self._language)
+        sentences = [span.text for span in spans if span.text.strip()]
+        if not sentences:
+            return [], text
+        # The last sentence is complete if the splitter ends it before a word that may follow. That
+        # word is a name, because names follow the abbreviations that do not end a sentence.
+        followed = split_sentences(text.rstrip() + " Tom", self._language)
+        if text.endswith("\n") or len(followed) > len(spans):
+            return sentences, ""
+        return sentences[:-1], sentences[-1]
+
     def _whole_words(self, tokens: tuple[int, ...], count: int) -> tuple[int, ...]:
         """The words within the first `count` tokens that a further word follows."""
         decode = self._translator.tokenizer.decode
@@ -129,6 +149,7 @@ class LiveTranslator:
     def _begin(self, sentence: str) -> None:
         self._open = sentence
         self._previous = self._shown = ()
+        self._ahead = []
 
     @property
     def _language(self) -> str | None:

@@ -102,3 +102,27 @@ def test_without_a_sentence_there_is_no_translation(translator: Translator) -> N
     assert live.partial() is None
     assert live.partial("  ") is None
     assert live.add("") == []
+
+
+@pytest.mark.slow
+def test_of_text_that_may_be_corrected_only_the_incomplete_sentence_runs(
+    translator: Translator,
+) -> None:
+    """The running translation is that of a translator to which the text was added."""
+    words = pieces(TALK + " My friend has a new house, too.")[:-1]
+    added, corrected = LiveTranslator(translator), LiveTranslator(translator)
+    for count in range(1, len(words)):
+        added.add(words[count - 1])
+        unsettled = "".join(words[:count])
+        assert corrected.running_after(unsettled) == added.running
+        tail = words[count]
+        assert corrected.partial(tail, unsettled) == added.partial(tail)
+    assert corrected.running == ""
+
+
+def test_a_sentence_ends_with_its_utterance(translator: Translator) -> None:
+    live = LiveTranslator(translator)
+    assert live.running_after(" how are you\n") == ""
+    assert live.running_after(" how are you\n what is") == "what is"
+    live.add(" and")
+    assert live.running_after(" how are") == "and how are"

@@ -22,6 +22,7 @@ from edgeapp.live.events import (
     Status,
     TextSettled,
     TranslationFinal,
+    TranslationPartial,
     WarningRaised,
 )
 from edgeapp.live.session import LiveSession
@@ -155,6 +156,21 @@ def test_a_sentence_is_translated_once_after_its_correction(answer: CorrectedTex
     events = events_of(recognizer, translator=Shouting())
     finals = [e.text for e in events if isinstance(e, TranslationFinal)]
     assert finals == ["ASK NOT." if answer else "ASK NOT"]
+
+
+def test_the_incomplete_sentence_is_translated_before_its_correction() -> None:
+    said = CommittedText(" ka ke ki ko", 0.2, 0.9, (), "en")
+    script = {
+        2: [SpeechStarted(0.1), said, PartialText(" ku ba")],
+        4: [PartialText(""), SpeechEnded(1.0)],
+    }
+    recognizer = Scripted(script | {6: [SpeechStarted(1.1), PartialText(" be bi")]}, None)
+    running = [
+        e.text
+        for e in events_of(recognizer, translator=Shouting())
+        if isinstance(e, TranslationPartial)
+    ]
+    assert running == ["KO KU BA", "BE BI"]
 
 
 def test_text_waits_for_its_correction_and_what_follows_it_too() -> None:

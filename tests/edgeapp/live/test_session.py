@@ -62,8 +62,13 @@ class Shouting:
     def final(self, sentence: str) -> LiveTranslation:
         return LiveTranslation(sentence, sentence.upper(), ("cut",) if "ki" in sentence else ())
 
-    def partial(self, tail: str = "") -> LiveTranslation | None:
-        source = (self.running + tail).strip()
+    def running_after(self, unsettled: str) -> str:
+        _, ended, rest = unsettled.rpartition("\n")
+        words = [*([] if ended else self._open), *rest.split()]
+        return " ".join(words[len(words) // 3 * 3 :])
+
+    def partial(self, tail: str = "", unsettled: str = "") -> LiveTranslation | None:
+        source = (self.running_after(unsettled) + tail).strip()
         return LiveTranslation(source, source.upper()) if source else None
 
 
