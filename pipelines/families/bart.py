@@ -45,10 +45,10 @@ def bart_architecture(
     """Return the architecture of a model of BART's relatives.
 
     Args:
-        config: Its config.json.
-        layers: Those of its family.
-        source: As in Architecture.
-        is_pair: It translates one pair of languages, whose vocabularies may differ.
+        config: The model's config.json.
+        layers: How the layers of the model's family are built.
+        source: What the encoder reads, as Architecture.source.
+        is_pair: Whether the model translates one pair of languages, whose vocabularies may differ.
     """
     audio = source == "audio"
     source_positions, target_positions = (
@@ -110,7 +110,7 @@ BART = Family(
     "bart",
     "translation",
     files=(("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
-    whole_texts=True,
+    whole_lines=True,
     architecture=partial(
         bart_architecture,
         layers=Layers(position_offset=2, norm_first=False, final_norm=False, embedding_norm=True),

@@ -53,7 +53,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def count(config: Mapping[str, Any], key: str, largest: int, default: int | None = None) -> int:
-    """Return a size from 1 to `largest`.
+    """Return the value of `key`, a number of layers, heads, positions or the like.
+
+    Args:
+        config: Content of config.json.
+        key: The key whose value is checked.
+        largest: The largest value that is accepted; the smallest is 1.
+        default: The value if the key is missing; None if it must be there.
 
     Raises:
         KeyError: There is neither a value nor a default.
@@ -68,8 +74,18 @@ def count(config: Mapping[str, Any], key: str, largest: int, default: int | None
 
 
 def eos_ids(eos: Any) -> tuple[int, ...]:
-    """Return the ids of eos_token_id, which is a number or a list."""
-    return tuple(int(i) for i in eos) if isinstance(eos, list) else (int(eos),)
+    """Return the ids of the tokens that end a sequence.
+
+    Args:
+        eos: The value of eos_token_id in config.json: a number, or a list of numbers.
+
+    Raises:
+        ValueError: The list is empty.
+    """
+    ids = tuple(int(i) for i in eos) if isinstance(eos, list) else (int(eos),)
+    if not ids:
+        raise ValueError("eos_token_id is an empty list")
+    return ids
 
 
 def shorten(value: object) -> str:

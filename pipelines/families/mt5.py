@@ -14,6 +14,7 @@ __all__ = ["MT5"]
 
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
+    config = {"feed_forward_proj": "gated-gelu", **config}  # T5's default is "relu".
     # Unlike T5, it never scales what the head reads.
     return replace(t5_architecture(config), head_scale=1.0)
 

@@ -83,6 +83,7 @@ def t5_architecture(config: Mapping[str, Any]) -> Architecture:
             scaled=False,
         )
 
+    start = config.get("decoder_start_token_id")
     layers = count(config, "num_layers", MAX_LAYERS)
     decoder_layers = layers
     if config.get("num_decoder_layers"):
@@ -96,7 +97,7 @@ def t5_architecture(config: Mapping[str, Any]) -> Architecture:
         vocab_size=vocab,
         source_vocab_size=vocab,
         num_mel_bins=0,
-        start_id=int(config.get("decoder_start_token_id", pad)),
+        start_id=pad if start is None else int(start),
         eos_ids=eos_ids(config["eos_token_id"]),
         pad_id=pad,
         separate_embeddings=False,

@@ -24,6 +24,7 @@ __all__ = [
     "FAMILIES",
     "architecture_of",
     "class_of",
+    "family_by_type",
     "family_of",
     "is_native",
     "native_types",
@@ -53,10 +54,16 @@ FAMILIES: Mapping[str, Family] = {
 _NOT_GENERATING = ("Classification", "QuestionAnswering", "EncoderModel", "ForCausalLM")
 
 
+def family_by_type(config: Mapping[str, Any]) -> Family | None:
+    """Return the family that the model_type of a config.json names, whatever the model's class;
+    None if there is no such family here."""
+    return FAMILIES.get(str(config.get("model_type")))
+
+
 def family_of(config: Mapping[str, Any]) -> Family | None:
     """Return the family of a model by its config.json; None for a model that generates no text or
     is of no family here."""
-    family = FAMILIES.get(str(config.get("model_type")))
+    family = family_by_type(config)
     if family is None:
         return None
     name = class_of(config)
@@ -103,9 +110,15 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
         where: Name of the model in errors.
 
     Raises:
-        CheckpointError: The family is not native, or a value is missing or impossible.
+        CheckpointError: The family is not native, the class generates no text, or a value is
+            missing or impossible.
     """
-    family = FAMILIES.get(str(config.get("model_type")))
+    family = family_by_type(config)
+    if family is not None and family.architecture is not None and family_of(config) is None:
+        raise CheckpointError(
+            f"{where}: config.json names the class {shorten(class_of(config))}, which does not "
+            "turn a source into text"
+        )
     if family is None or family.architecture is None:
         raise CheckpointError(
             f"{where}: model_type {shorten(repr(config.get('model_type')))} is not supported; this "

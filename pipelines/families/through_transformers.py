@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from pipelines.families.family import Family, FileGroups
+from pipelines.families.family import TOKENIZER_FILES, Family, FileGroups
 
 __all__ = ["THROUGH_TRANSFORMERS"]
 
-_TOKENIZER = (
-    "tokenizer.json",
-    "vocab.json",
-    "vocab.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "spm_char.model",
-    "vocab-src.json",
-    "prophetnet.tokenizer",
-)
 _PROCESSOR = ("preprocessor_config.json", "processor_config.json")
-_TEXT: FileGroups = (_TOKENIZER,)
-_OTHER: FileGroups = (_TOKENIZER, _PROCESSOR)
+_TEXT: FileGroups = (TOKENIZER_FILES,)
+_OTHER: FileGroups = (TOKENIZER_FILES, _PROCESSOR)
 
 THROUGH_TRANSFORMERS = (
     Family("encoder-decoder", "translation", ("EncoderDecoderModel",), _TEXT),

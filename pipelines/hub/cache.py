@@ -13,9 +13,9 @@ from typing import Any
 
 from pipelines.errors import CheckpointError
 from pipelines.families import (
-    FAMILIES,
     Task,
     class_of,
+    family_by_type,
     family_of,
     native_types,
     task_of,
@@ -143,19 +143,26 @@ def folder_task(folder: Path) -> Task | None:
 
 
 def unsupported(config: dict[str, Any], subject: str = "it") -> str | None:
-    """Why a kind of model does not run here, as a sentence about `subject`; None if it does."""
+    """Return why a kind of model does not run here, as a sentence about `subject`; None if it
+    does."""
     if task_of(config) is not None:
         return None
-    family = FAMILIES.get(str(config.get("model_type")))
+    family = family_by_type(config)
     if family is None or family.task is None:
         return (
             f"{subject} has the model_type {shown(config.get('model_type'))}; what runs here: "
             f"{native_types()} and, through transformers, {wrapped_types()}"
         )
-    kind = f"{subject} is a {shown(class_of(config))}"
+    name = class_of(config)
     if family.classes:
-        return f"{kind}; of its family runs here: {', '.join(family.classes)}"
-    return f"{kind}, which generates no text"
+        kind = f"is a {shown(name)}"
+        if not name:
+            kind = "has a config.json that names no class in `architectures`"
+        return f"{subject} {kind}; of its family runs here: {', '.join(family.classes)}"
+    alone = name.endswith("ForCausalLM")
+    return f"{subject} is a {shown(name)}, " + (
+        "a decoder alone, which reads no source" if alone else "which generates no text"
+    )
 
 
 def reads_lines(folder: Path) -> bool:

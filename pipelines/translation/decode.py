@@ -18,6 +18,7 @@ from pipelines.engine import (
     Drafting,
     EncodedSource,
     FinishReason,
+    ForcedEnd,
     ForcedPrefix,
     GenerationOptions,
     LoadedModel,
@@ -119,7 +120,8 @@ class Attempt:
     Attributes:
         tokens: The target ids, eos included.
         logprobs: The log-probability of each.
-        finished: The model generated eos, and no loop was detected.
+        finished: No loop was detected, and the model generated eos, or a summary is as long as the
+            model's files allow.
         usable_tokens: How many tokens precede a detected loop; all of them without a loop.
         hypotheses: (score, target ids) of the `n_best` results; empty for a single one.
     """
@@ -299,14 +301,17 @@ class SentenceDecoder:
         # Forced as in transformers' `generate`, where these tokens count for the length of a beam.
         # As a draft they are computed in one pass with the start token.
         forced = forced[len(prefix) :]
+        longest = max(0, self._max_new_tokens(request) - len(prefix))
+        ends = self.defaults.forced_eos_ids
         options = GenerationOptions(
-            max_new_tokens=max(0, self._max_new_tokens(request) - len(prefix)),
+            max_new_tokens=longest,
             eos_ids=self.defaults.eos_ids,
             logit_filters=(
                 *self.defaults.logit_filters,
                 *logit_filters,
                 *request.choices.logit_filters,
                 *[ForcedPrefix(forced)] * bool(forced),
+                *[ForcedEnd(longest - 1, ends)] * bool(ends),
             ),
             beam_size=request.beam_size,
             n_best=request.choices.n_best,
@@ -326,7 +331,7 @@ class SentenceDecoder:
 
     def _max_new_tokens(self, request: SentenceRequest) -> int:
         longest = self.defaults.max_new_tokens
-        if self.defaults.whole_texts:
+        if self.defaults.whole_lines:
             return longest
         return max_target_tokens(len(request.source_ids), longest)
 
@@ -364,7 +369,9 @@ class SentenceDecoder:
                     text := stable_text.push(attempt.tokens[: detector.settled])
                 ):
                     yield text
-                attempt.finished = event.reason is FinishReason.EOS
+                attempt.finished = event.reason is FinishReason.EOS or (
+                    self.defaults.may_end_by_length and event.reason is FinishReason.LENGTH
+                )
             if request.choices.n_best > 1:
                 attempt.hypotheses = [
                     (each.score, (*begun, *each.tokens)) for each in stream.result().hypotheses

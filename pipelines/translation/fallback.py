@@ -71,7 +71,7 @@ def translate_sentence(
         result = _with_isolates(decoder, sentence, result)
     yield stable_text.finish(result.text)
     result = with_alignment(decoder, sentence, result)
-    lost = () if decoder.defaults.whole_texts else _lost_numbers(result)
+    lost = () if decoder.defaults.whole_lines else _lost_numbers(result)
     warnings = (*request.warnings, *result.warnings, *lost)
     yield replace(result, warnings=warnings)
 
@@ -99,7 +99,7 @@ def _retry(
     request = sentence.request
     if first.finished:
         return (yield from _retry_empty(decoder, sentence, first))
-    if not shown:
+    if not shown and not decoder.defaults.whole_lines:
         better = yield from _retry_lower_case(decoder, request)
         if better is None:
             better = yield from _retry_in_parts(decoder, request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from pipelines.engine import (
     SuppressTokens,
 )
 from pipelines.errors import CheckpointError
-from pipelines.families import FAMILIES
 from pipelines.json_files import read_json_object
 
 __all__ = ["GenerationDefaults", "read_generation_defaults"]
@@ -32,7 +32,11 @@ class GenerationDefaults:
         length_penalty: Beam search ranks by log-probability / length ** length_penalty.
         logit_filters: Bad words of the folder, and Marian's pad token, are never generated.
         forced_prefix: Ids that every translation begins with; mostly empty.
-        whole_texts: As in Family.
+        whole_lines: Whether a line is one request, as Family.whole_lines says.
+        may_end_by_length: Whether an output of `max_new_tokens` is complete without eos: a summary
+            whose length the files limit.
+        forced_eos_ids: One of these is the last token of an output of `max_new_tokens`; empty: an
+            output may end without eos there.
         alignment_heads: (decoder layer, head) pairs whose cross-attention gives word alignments.
     """
 
@@ -42,12 +46,21 @@ class GenerationDefaults:
     length_penalty: float
     logit_filters: tuple[LogitFilter, ...]
     forced_prefix: tuple[int, ...] = ()
-    whole_texts: bool = False
+    whole_lines: bool = False
+    may_end_by_length: bool = False
+    forced_eos_ids: tuple[int, ...] = ()
     alignment_heads: tuple[tuple[int, int], ...] = ()
 
 
-def read_generation_defaults(folder: Path, architecture: Architecture) -> GenerationDefaults:
+def read_generation_defaults(
+    folder: Path, architecture: Architecture, whole_lines: bool = False
+) -> GenerationDefaults:
     """Read generation_config.json, or in older folders the same keys of config.json.
+
+    Args:
+        folder: The model folder.
+        architecture: The model's architecture.
+        whole_lines: Whether its lengths, repetition limit and forced end are obeyed, too.
 
     Raises:
         CheckpointError: A value is invalid.
@@ -55,19 +68,19 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
     path = folder / "generation_config.json"
     if not path.is_file():
         path = folder / "config.json"
-    family = FAMILIES.get(architecture.family)
-    whole_texts = family is not None and family.whole_texts
     try:
         config = read_json_object(path)
         eos = _ids(config.get("eos_token_id"))
         bad = [tuple(int(i) for i in word) for word in config.get("bad_words_ids") or ()]
         positions, marian = architecture.max_target_positions, architecture.family == "marian"
-        # transformers' lengths count the start token. The max_length of other families is 200 or
-        # missing: the default of `generate`, not a limit of the model.
-        limited = marian or whole_texts
-        max_new_tokens = int((limited and config.get("max_length")) or positions + 1) - 1
-        min_new_tokens = int((whole_texts and config.get("min_length")) or 1) - 1
-        ngram = int((whole_texts and config.get("no_repeat_ngram_size")) or 0)
+        # transformers' lengths count the start token. The max_length of other models, mostly 200,
+        # is not obeyed: it is no limit of the model, and a sentence must not be cut there.
+        limited = marian or whole_lines
+        max_length = int((limited and config.get("max_length")) or 0)
+        max_new_tokens = max_length - 1 if max_length else positions
+        min_new_tokens = int((whole_lines and config.get("min_length")) or 1) - 1
+        ngram = int((whole_lines and config.get("no_repeat_ngram_size")) or 0)
+        forced_eos = _ids(config.get("forced_eos_token_id")) if whole_lines else ()
         penalty = config.get("length_penalty")
         length_penalty = 1.0 if penalty is None else float(penalty)
         start = config.get("decoder_start_token_id")
@@ -81,7 +94,7 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
     # `generate` does not forbid it either.
     never = tuple(dict.fromkeys([*[pad] * marian, *(word[0] for word in bad if len(word) == 1)]))
     sequences = tuple(word for word in bad if len(word) > 1)
-    for index in (start_id, *forced, *eos, *never, *(i for word in sequences for i in word)):
+    for index in (start_id, *forced, *eos, *forced_eos, *never, *itertools.chain(*sequences)):
         if not 0 <= index < architecture.vocab_size:
             raise CheckpointError(
                 f"{path} names the id {index}, outside the vocabulary of {architecture.vocab_size}"
@@ -102,7 +115,9 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
         length_penalty=length_penalty,
         logit_filters=tuple(logit_filters),
         forced_prefix=forced,
-        whole_texts=whole_texts,
+        whole_lines=whole_lines,
+        may_end_by_length=whole_lines and max_length > 0,
+        forced_eos_ids=forced_eos,
         alignment_heads=heads,
     )
 

@@ -135,7 +135,7 @@ class Preprocessor:
         max_source_tokens: Source ids of a request at most, special tokens included.
         sentence_language: The language whose rules find sentences, or None.
         split_sentences: False takes each line as one sentence.
-        whole_texts: As in Family: a line with letters is one request, links and all.
+        whole_lines: A line with letters is one request, links and all.
         priority, beam_size, word_alignments: Those of the requests.
         first_choices, choices: Those of the first request with source ids of a text, and of the
             others.
@@ -148,7 +148,7 @@ class Preprocessor:
     max_source_tokens: int
     sentence_language: str | None
     split_sentences: bool
-    whole_texts: bool
+    whole_lines: bool
     priority: int
     beam_size: int = 1
     word_alignments: bool = False
@@ -207,7 +207,7 @@ class Preprocessor:
         if body.strip() and not seen.text.strip():
             yield self._request_to_copy(SentenceSpan("", body))
             return
-        lines_only = self.whole_texts or not self.split_sentences
+        lines_only = self.whole_lines or not self.split_sentences
         spans = split_sentences(seen.text, self.sentence_language, lines_only)
         for span, isolates in seen.with_marks(spans):
             at = -len(span.leading_space)
@@ -219,7 +219,7 @@ class Preprocessor:
 
     def _requests_of(self, span: SentenceSpan, target: str | None) -> Iterator[SentenceRequest]:
         """Requests for a sentence: its parts to translate and to copy."""
-        if self.whole_texts and any(char.isalpha() for char in span.text):
+        if self.whole_lines and any(char.isalpha() for char in span.text):
             yield from self._requests_to_translate(span, target)
             return
         language = self.sentence_language

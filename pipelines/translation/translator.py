@@ -28,6 +28,7 @@ from pipelines.engine import (
     load_draft_model,
 )
 from pipelines.errors import EngineError, ModelError, NumericalError, OptionError
+from pipelines.families import FAMILIES
 from pipelines.hub import folder_or_pull
 from pipelines.languages import pair_in_name, two_letter
 from pipelines.translation.assembler import TextAssembler, excerpt
@@ -144,6 +145,9 @@ class Translator:
         named = pair_in_name(self.name) or pair_in_name(folder.name) or (None, None)
         self.source_language = self.tokenizer.source_language or named[0]
         target = self.tokenizer.target_language or named[1]
+        family = FAMILIES.get(architecture.family)
+        if family is not None and family.whole_lines and target is None:
+            defaults = read_generation_defaults(folder, architecture, whole_lines=True)
         self.source_codes = self.tokenizer.source_codes
         self.target_codes = self.tokenizer.target_codes
         multilingual = bool(self.source_codes)
@@ -172,7 +176,7 @@ class Translator:
             positions = min(positions, _TRAINED_POSITIONS)
         limit = self.tokenizer.model_max_length or positions
         # Half of the positions, so that a translation of twice the length still fits.
-        room = positions if defaults.whole_texts else positions // 2
+        room = positions if defaults.whole_lines else positions // 2
         self._max_source_tokens = max(2, min(room, limit))
 
     def close(self) -> None:
@@ -351,7 +355,7 @@ class Translator:
             max_source_tokens=self._max_source_tokens,
             sentence_language=options.source_language or source or self.source_language,
             split_sentences=options.split_sentences,
-            whole_texts=self._decoder.defaults.whole_texts,
+            whole_lines=self._decoder.defaults.whole_lines,
             priority=options.priority,
             beam_size=options.beam_size,
             word_alignments=options.word_alignments,

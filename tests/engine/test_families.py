@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,55 @@ def test_an_mt5_with_a_head_of_its_own(tmp_path: Path) -> None:
         ours = model.score(model.encode([SOURCES[0]])[0], target)
         logits = module(torch.tensor([SOURCES[0]]), decoder_input_ids=torch.tensor([target])).logits
     torch.testing.assert_close(ours, logits[0], atol=1e-4, rtol=1e-4)
+
+
+def _scores_equal(folder: Path, module: Any) -> int:
+    """Compare the logits of a folder with those of its module. Returns the folder's start id."""
+    target = [0, *range(20, 40)]
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine, torch.no_grad():
+        model = engine.load(folder)
+        ours = model.score(model.encode([SOURCES[0]])[0], target)
+        logits = module(torch.tensor([SOURCES[0]]), decoder_input_ids=torch.tensor([target])).logits
+    torch.testing.assert_close(ours, logits[0], atol=1e-4, rtol=1e-4)
+    return model.architecture.start_id
+
+
+@pytest.mark.parametrize("kind", ["t5", "mt5"])
+def test_what_a_config_of_t5_leaves_out_is_as_in_transformers(kind: str, tmp_path: Path) -> None:
+    made(kind).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text("utf-8")) | {"decoder_start_token_id": None}
+    for key in ("feed_forward_proj", "dense_act_fn", "is_gated_act"):
+        del config[key]
+    path.write_text(json.dumps(config), "utf-8")
+    kind_of_module = MT5ForConditionalGeneration if kind == "mt5" else T5ForConditionalGeneration
+    module = kind_of_module.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    assert _scores_equal(tmp_path, module) == config["pad_token_id"]
+
+
+@pytest.mark.parametrize("kind", ["bart", "pegasus"])
+@pytest.mark.parametrize("stored", ["all", "shared"])
+def test_tables_of_a_model_without_ties(kind: str, stored: str, tmp_path: Path) -> None:
+    """Those of encoder and decoder differ in files of transformers 5; those of transformers 4 have
+    the shared one alone."""
+    config = made(kind).config
+    config.tie_word_embeddings = False
+    module = type(made(kind))(config)
+    tables = [module.model.shared, module.model.encoder.embed_tokens]
+    tables += [module.model.decoder.embed_tokens, module.lm_head]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        for table in tables:
+            torch.nn.init.normal_(table.weight, std=0.2)
+    if stored == "shared":
+        for table in tables[1:3]:
+            table.weight.data.copy_(tables[0].weight)
+    module.eval().save_pretrained(tmp_path)
+    if stored == "shared":
+        file = tmp_path / "model.safetensors"
+        kept = {k: v for k, v in load_file(file).items() if "embed_tokens" not in k}
+        save_file(kept, file, {"format": "pt"})
+    _scores_equal(tmp_path, module)
 
 
 @pytest.mark.parametrize("kind", ["mbart", "flan-t5", "mt5", "pegasus"])

@@ -172,11 +172,17 @@ def test_another_kind_of_model_is_not_offered_again(cached: Cached) -> None:
     assert "pull" not in message
 
 
-@pytest.mark.parametrize("kind", ["BartForSequenceClassification", "BartForCausalLM"])
-def test_a_model_that_generates_no_text_is_refused(cached: Cached, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("BartForSequenceClassification", "which generates no text"),
+        ("BartForCausalLM", "a decoder alone, which reads no source"),
+    ],
+)
+def test_a_model_that_generates_no_text_is_refused(cached: Cached, kind: str, reason: str) -> None:
     config = json.dumps({"model_type": "bart", "architectures": [kind]}).encode()
     cached("facebook/bart-large-mnli", {**opus_files(), "config.json": config})
-    with pytest.raises(CheckpointError, match=f"it is a '{kind}', which generates no text"):
+    with pytest.raises(CheckpointError, match=f"it is a '{kind}', {reason}"):
         resolve("facebook/bart-large-mnli")
 
 
@@ -190,6 +196,17 @@ def test_another_class_of_a_family_that_transformers_runs_is_refused(
     config = json.dumps({"model_type": model_type, "architectures": [kind]}).encode()
     cached("some/model", {**opus_files(), "config.json": config})
     with pytest.raises(CheckpointError, match=f"it is a '{kind}'; of its family runs here: "):
+        resolve("some/model")
+
+
+@pytest.mark.parametrize("names", [None, []])
+def test_a_config_without_the_class_that_transformers_needs_says_so(
+    cached: Cached, names: list[str] | None
+) -> None:
+    config = json.dumps({"model_type": "umt5", "architectures": names}).encode()
+    cached("some/model", {**opus_files(), "config.json": config})
+    said = "names no class in `architectures`; of its family runs here: UMT5ForConditional"
+    with pytest.raises(CheckpointError, match=said):
         resolve("some/model")
 
 

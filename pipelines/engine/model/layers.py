@@ -261,8 +261,13 @@ def _buckets(distances: Tensor, relative: RelativePositions) -> Tensor:
 
 
 def embedding_name(weights: Weights, architecture: Architecture, side: str) -> str:
-    """Name of the token embedding of a side ("encoder" or "decoder"): shared, or its own."""
+    """Return the name of a side's token embedding, shared or its own. side: "encoder", "decoder".
+
+    A model whose head is not tied has tables of its own if its checkpoint has them, as in
+    transformers 5; in those of transformers 4 they equal the shared one, or are left out.
+    """
     own = f"model.{side}.embed_tokens.weight"
-    if architecture.separate_embeddings or "model.shared.weight" not in weights:
+    has_own = architecture.tied_head is False and own in weights
+    if architecture.separate_embeddings or has_own or "model.shared.weight" not in weights:
         return own
     return "model.shared.weight"

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipelines.errors import EdgeError, UnsupportedTask
-from pipelines.families import FAMILIES, TokenizerKind
+from pipelines.families import TokenizerKind, family_by_type
 from pipelines.languages import two_letter
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.tokenizers.base import TextTokenizer
@@ -21,7 +21,7 @@ __all__ = ["have_same_vocabulary", "model_languages", "open_tokenizer"]
 
 
 def open_tokenizer(folder: Path, defaults: GenerationDefaults, name: str) -> TextTokenizer:
-    """The tokenizer in a folder.
+    """Return the tokenizer in a folder.
 
     Args:
         folder: The model folder.
@@ -32,7 +32,7 @@ def open_tokenizer(folder: Path, defaults: GenerationDefaults, name: str) -> Tex
         CheckpointError: A file is missing or damaged.
         UnsupportedTask: The model is not one for translation.
     """
-    family = FAMILIES.get(str(read_json(folder / "config.json").get("model_type")))
+    family = family_by_type(read_json(folder / "config.json"))
     if family is None:  # of any other family that transformers runs
         return WrappedTokenizer(folder)
     if family.task not in ("translation", None):
@@ -57,7 +57,7 @@ def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str
     """
     try:
         config = read_json(folder / "config.json")
-        family = FAMILIES.get(str(config.get("model_type")))
+        family = family_by_type(config)
         if family is None or family.tokenizer in ("marian", "transformers"):
             return None
         generation = folder / "generation_config.json"

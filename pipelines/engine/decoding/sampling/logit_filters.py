@@ -20,6 +20,7 @@ from pipelines.errors import OptionError, RequestError
 __all__ = [
     "BadWords",
     "BoundFilter",
+    "ForcedEnd",
     "ForcedPrefix",
     "MinNewTokens",
     "NoRepeatNgram",
@@ -161,6 +162,25 @@ class ForcedPrefix:
                 # The logit becomes 0: finite even where an earlier filter has set it to −∞.
                 logits.fill_(-torch.inf)
                 logits[self.ids[len(generated)]] = 0.0
+
+        return bound
+
+
+@dataclass(frozen=True)
+class ForcedEnd:
+    """After `count` tokens, only one of `ids` is chosen: the end of an output at its longest."""
+
+    count: int
+    ids: tuple[int, ...]
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
+        index = _index(self.ids, vocab_size, device)
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            if len(generated) >= self.count:
+                # The logits become 0, as in ForcedPrefix.
+                logits.fill_(-torch.inf)
+                logits.index_fill_(0, index, 0.0)
 
         return bound
 
