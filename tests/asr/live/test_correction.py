@@ -137,7 +137,10 @@ def test_text_that_is_improbable_or_repetitive_is_no_correction(measures: dict[s
 
 
 def test_what_is_not_wanted_any_more_is_not_decoded_to_its_end() -> None:
-    assert live_with(Corrector(" ba bi")).correct(due(), is_wanted=lambda: False) is None
+    recognizer = Corrector(" ba bi")
+    assert live_with(recognizer).correct(due(), is_wanted=lambda: False) is None
+    assert recognizer.asked, "it was begun"
+    assert recognizer._texts == [" ba bi"], "its text was not taken"
 
 
 class Certain(ToneTranscriber):
