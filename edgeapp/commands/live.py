@@ -355,7 +355,14 @@ def _run(
                     end_of_output(error)
                     shown = False
     finally:
-        failures += _write(writing, settled_events.end())  # of a session that was interrupted
+        rest = settled_events.end()  # of a session that was interrupted
+        failures += _write(writing, rest)
+        if shown and view.settled:
+            try:
+                for each in rest:
+                    view.show(each)
+            except BrokenPipeError as error:
+                end_of_output(error)
     if failures:
         raise failures[0]
 

@@ -148,6 +148,8 @@ class CaptionView:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        for settled in self._events.end():  # of a session that was interrupted
+            self._show(settled)
         self._live.stop()
 
     def show(self, event: SessionEvent) -> None:
