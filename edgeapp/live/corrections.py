@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+from edgeapp.console import print_traceback
+from edgeapp.exit_codes import unexpected
 from edgeapp.live.events import (
     SessionEnded,
     SessionEvent,
@@ -29,19 +31,19 @@ from pipelines import (
 
 __all__ = ["Corrections", "SettledEvents"]
 
-_LATEST_S = 3.0  # after the end of the speech, at which its correction comes
+_LATEST_S = 3.0  # after a correction was begun; a later one is dropped, but not at the end
 _TOLERANCE_S = 1e-6
 _AT_ONCE = PartialText | TranslationPartial | Status | WarningRaised
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Running:
     """A correction that is being decoded.
 
     Attributes:
         due: what is corrected.
         began_s: when it was begun, by the clock.
-        heard_s: how many seconds of the stream had been heard then.
+        heard_s: how many seconds of the stream had been heard then, with the gaps since.
         result: its result.
     """
 
@@ -63,18 +65,28 @@ class Corrections:
         self._recognizer, self._clock = recognizer, clock
         self._running: deque[_Running] = deque()
         self._wanted: set[CorrectionDue] = set()
+        self._ended = False  # no more audio comes
         self._thread = ThreadPoolExecutor(1)  # it begins with the first correction
 
     def begin(self, due: CorrectionDue, heard_s: float) -> None:
         """Begin to correct speech, when so many seconds of the stream have been heard."""
         self._wanted.add(due)
-        result = self._thread.submit(
-            self._recognizer.correct, due, is_wanted=lambda: due in self._wanted
-        )
-        self._running.append(_Running(due, self._clock(), heard_s, result))
+        began_s = self._clock()
+
+        def is_wanted() -> bool:
+            in_time = self._ended or self._clock() - began_s < _LATEST_S
+            return in_time and due in self._wanted
+
+        result = self._thread.submit(self._recognizer.correct, due, is_wanted=is_wanted)
+        self._running.append(_Running(due, began_s, heard_s, result))
+
+    def skip(self, gap_s: float) -> None:
+        """Let the stream go on after a gap, which the clock may not have seen."""
+        for each in self._running:
+            each.heard_s += gap_s
 
     def take(
-        self, heard_s: float, *, may_wait: bool, ended: bool
+        self, heard_s: float, *, may_wait: bool, paused: bool = False, ended: bool = False
     ) -> Iterator[CorrectedText | TextSettled | WarningRaised]:
         """Yield corrections in order, and where none comes within three seconds, TextSettled.
 
@@ -82,15 +94,17 @@ class Corrections:
             heard_s: Seconds of the stream that have been heard. A recording that is read as fast as
                 possible runs ahead of the clock: then corrections are waited for.
             may_wait: No audio waits.
+            paused: Audio is missing: corrections are waited for until their three seconds are over.
             ended: No more audio comes: all corrections are waited for.
         """
+        self._ended = ended
         while self._running:
             first = self._running[0]
             passed_s = self._clock() - first.began_s
             left_s, ahead_s = _LATEST_S - passed_s, heard_s - first.heard_s - passed_s
             if ended:
                 wait([first.result])
-            elif left_s > 0 and may_wait and ahead_s > _LATEST_S:
+            elif left_s > 0 and (paused or (may_wait and ahead_s > _LATEST_S)):
                 wait([first.result], left_s)
             elif left_s > 0 and not first.result.done():
                 return
@@ -100,9 +114,16 @@ class Corrections:
             if first.result.done():
                 try:
                     corrected = first.result.result()
-                except EdgeError as error:
-                    yield WarningRaised(f"{error}; what was said is not corrected")
-            yield corrected or TextSettled(first.due.end)
+                except Exception as error:  # captions go on
+                    message = str(error)
+                    if not isinstance(error, EdgeError):
+                        print_traceback(error)
+                        message = unexpected(error)
+                    yield WarningRaised(f"{message}; what was said is not corrected")
+            if corrected is None or (left_s <= 0 and not ended):
+                yield TextSettled(first.due.end)
+            else:
+                yield corrected
 
     def close(self) -> None:
         """End what is being corrected."""

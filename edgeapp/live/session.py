@@ -109,7 +109,7 @@ class LiveSession:
                 failure = error
             for channel in self._channels:
                 yield from self._tagged(channel, channel.finish())
-            yield from self._correct(None)
+            yield from self._correct(None, paused=isinstance(failure, DeviceLost))
             yield from self._translate(None)
             current = None
             if isinstance(failure, DeviceLost):
@@ -148,7 +148,7 @@ class LiveSession:
             for channel in self._channels:
                 yield from self._tagged(channel, channel.skip(samples))
             if notice.gap_s > LONG_GAP_S:  # what was said before it belongs to other files
-                yield from self._correct(None)
+                yield from self._correct(None, paused=True)
                 yield from self._translate(None)
             self._samples += samples
         if notice.message:
@@ -210,10 +210,19 @@ class LiveSession:
                 self._heard.add_words(event.words)
             yield SpeakerEvent(channel.speaker, event) if len(self._channels) > 1 else event
 
-    def _correct(self, source: LiveSource | None) -> Iterator[SessionEvent | UpdateDecoded]:
-        """Pass on corrections. source: None: its audio has ended."""
+    def _correct(
+        self, source: LiveSource | None, *, paused: bool = False
+    ) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Pass on corrections.
+
+        Args:
+            source: None: its audio has ended.
+            paused: more audio may come after it.
+        """
+        ended = source is None and not paused
         for channel in self._channels:
-            events = channel.correct(may_wait=not _is_behind(source), ended=source is None)
+            may_wait = not _is_behind(source)
+            events = channel.correct(may_wait=may_wait, paused=paused, ended=ended)
             yield from self._tagged(channel, events)
 
     def _translate(

@@ -94,12 +94,16 @@ class SpeechChannel:
     def skip(self, samples: int) -> list[SpeechEvent | UpdateDecoded]:
         """End what is being said, and commit all text; the next audio follows after a gap."""
         self._samples += samples
+        self._corrections.skip(samples / SAMPLE_RATE)
         return self._noted(self.recognizer.skip(samples))
 
-    def correct(self, *, may_wait: bool, ended: bool) -> Iterator[SpeechEvent]:
+    def correct(
+        self, *, may_wait: bool, paused: bool = False, ended: bool = False
+    ) -> Iterator[SpeechEvent]:
         """Yield the corrections that have been made; see `Corrections.take`."""
         heard_s = self._samples / SAMPLE_RATE
-        for event in self._corrections.take(heard_s, may_wait=may_wait, ended=ended):
+        take = self._corrections.take
+        for event in take(heard_s, may_wait=may_wait, paused=paused, ended=ended):
             self._settle(event)
             yield event
 
@@ -136,15 +140,16 @@ class SpeechChannel:
             doubts = doubtful_words(translation.text, translation.words)
             yield TranslationFinal(translation.text, start, end, sentence, doubts)
             self._translated_partial = self._shown = ""
-        if ended or self._said or is_behind() or self._translator is None:
-            return
-        if self._pairs is not None and self._partial.language != self._language:
+        if ended or self._said or is_behind():
             return
         unsettled, tail = self._settled.open_text(end="\n"), self._partial.text
-        running = (self._translator.running_after(unsettled) + tail).strip()
+        running_translator = self._running_translator(unsettled)
+        if running_translator is None:
+            return
+        running = (running_translator.running_after(unsettled) + tail).strip()
         if running and running != self._translated_partial:
             self._translated_partial = running
-            partial = self._translator.partial(tail, unsettled)
+            partial = running_translator.partial(tail, unsettled)
             if partial is not None and partial.text != self._shown:
                 self._shown = partial.text
                 yield TranslationPartial(partial.text)
@@ -212,6 +217,27 @@ class SpeechChannel:
             self._add(self._translator.finish(), heard_s)
         self._language, self._translator = language, self._translators[language]
         return True
+
+    def _running_translator(self, unsettled: str) -> LiveTranslator | None:
+        """Return the translator of the running text; None: there is none, or it is not opened.
+
+        Args:
+            unsettled: text before it that may be corrected, and so has turned to no translator yet.
+        """
+        language = self._partial.language
+        if self._pairs is None or language == self._language:
+            return self._translator
+        if not unsettled or language is None:
+            return None
+        if language not in self._translators:
+            try:
+                found = self._pairs.find(language, wait=False)
+            except EdgeError:  # said when the text is to be translated
+                return None
+            if found is None:
+                return None
+            self._translators[language] = found
+        return self._translators[language]
 
     def _add(self, sentences: list[str], complete_s: float) -> None:
         """Let complete sentences wait for their translation."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from edgeapp.cli import main
+from edgeapp.commands.live import _run
 from edgeapp.live.corrections import SettledEvents
 from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.events import (
@@ -25,14 +27,16 @@ from edgeapp.live.events import (
     TranslationPartial,
     WarningRaised,
 )
+from edgeapp.live.pair_translators import PairTranslators
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import FileSource
+from edgeapp.live.sources import FileSource, LiveSource, Notice
 from edgeapp.live.speech_channel import SpeechChannel
-from edgeapp.live.view import CaptionView
+from edgeapp.live.view import CaptionView, TextView
 from pipelines import (
     CommittedText,
     CorrectedText,
     CorrectionDue,
+    DeviceLost,
     EngineError,
     LiveEvent,
     LiveTranscriber,
@@ -70,6 +74,7 @@ class Scripted:
         self.ready = threading.Event()
         self.at_end: Callable[[], object] = lambda: None
         self.was_wanted: bool | None = None
+        self.answered = threading.Event()
 
     def feed(self, samples: Samples) -> list[LiveEvent]:
         self._blocks += 1
@@ -83,9 +88,13 @@ class Scripted:
         self.at_end()
         return []
 
+    def skip(self, samples: int) -> list[LiveEvent]:
+        return []
+
     def correct(self, due: CorrectionDue, is_wanted: Callable[[], bool]) -> CorrectedText | None:
         assert self.ready.wait(60)
         self.was_wanted = is_wanted()
+        self.answered.set()
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
@@ -128,6 +137,89 @@ def test_a_correction_comes_within_three_seconds_or_not_at_all(late_s: float) ->
     assert recognizer.was_wanted == in_time
 
 
+def test_a_correction_that_is_ready_too_late_is_dropped_though_the_session_was_busy() -> None:
+    clock = Clock()
+    recognizer = Scripted({10: UTTERANCE}, CORRECTED)
+
+    def work() -> None:
+        clock.sleep(3.1)
+        recognizer.ready.set()
+        assert recognizer.answered.wait(60)
+
+    recognizer._script[11] = work
+    events = events_of(recognizer, clock)
+    assert TextSettled(SAID.end) in events
+    assert CORRECTED not in events
+    assert recognizer.was_wanted is False
+
+
+def test_at_the_end_a_correction_is_wanted_though_it_is_late() -> None:
+    clock = Clock()
+    recognizer = Scripted({18: UTTERANCE}, CORRECTED)
+
+    def come_late() -> None:
+        clock.sleep(9.0)
+        recognizer.ready.set()
+
+    recognizer.at_end = lambda: threading.Timer(0.2, come_late).start()
+    assert events_of(recognizer, clock)[-2:] == [CORRECTED, SessionEnded(2.0)]
+    assert recognizer.was_wanted
+
+
+class Interrupted:
+    """A microphone that is lost, or pauses, after the utterance.
+
+    Args:
+        interruption: A Notice of a gap, or an error.
+        clock: Of the session.
+    """
+
+    waiting_s = 0.0
+
+    def __init__(self, interruption: Notice | DeviceLost, clock: Clock) -> None:
+        self._blocks: list[Samples | Notice | DeviceLost | None] = [
+            np.zeros(1_600, np.float32), interruption, np.zeros(1_600, np.float32), None,
+        ]  # fmt: skip
+        self._interruption, self._clock = interruption, clock
+
+    def read(self, timeout_s: float) -> Samples | Notice | None:
+        block = self._blocks.pop(0)
+        if block is self._interruption:
+            self._clock.sleep(2.9)  # of the three seconds
+        if isinstance(block, DeviceLost):
+            raise block
+        return block
+
+
+@pytest.mark.parametrize("interruption", [Notice("asleep", gap_s=1_000.0), DeviceLost("gone")])
+def test_a_correction_keeps_a_microphone_waiting_for_three_seconds_at_most(
+    interruption: Notice | DeviceLost,
+) -> None:
+    clock = Clock()
+    recognizer = Scripted({1: UTTERANCE, 2: []}, CORRECTED)
+    recognizer._script[2] = recognizer.ready.set
+    channel = SpeechChannel(cast(LiveTranscriber, recognizer), clock=clock)
+    source = cast(LiveSource, Interrupted(interruption, clock))
+    after = iter([source])  # the microphone is opened again
+    session = LiveSession(channel, clock=clock)
+    events = [
+        e for e in session.run(source, lambda: next(after, None)) if not isinstance(e, Status)
+    ]
+    assert CORRECTED not in events
+    said = next(e for e in events if isinstance(e, AudioLost | WarningRaised))
+    assert events.index(TextSettled(SAID.end)) < events.index(said)
+
+
+def test_a_gap_does_not_make_the_session_wait_for_corrections() -> None:
+    clock = Clock()
+    recognizer = Scripted({1: UTTERANCE}, CORRECTED)
+    recognizer.at_end = recognizer.ready.set
+    channel = SpeechChannel(cast(LiveTranscriber, recognizer), clock=clock)
+    source = cast(LiveSource, Interrupted(Notice("lost", gap_s=9.0), clock))
+    events = list(LiveSession(channel, clock=clock).run(source))
+    assert CORRECTED in events
+
+
 def test_a_recording_that_runs_ahead_of_the_clock_waits() -> None:
     recognizer = Scripted({1: UTTERANCE, 60: [PartialText(" what")]}, CORRECTED)
     threading.Timer(0.2, recognizer.ready.set).start()
@@ -141,11 +233,17 @@ def test_corrections_are_waited_for_at_the_end() -> None:
     assert events_of(recognizer)[-2:] == [CORRECTED, SessionEnded(2.0)]
 
 
-def test_captions_go_on_where_a_correction_fails() -> None:
-    recognizer = Scripted({10: UTTERANCE}, EngineError("not enough memory"))
+@pytest.mark.parametrize("error", [EngineError("no room"), ValueError("no room")])
+def test_captions_go_on_where_a_correction_fails(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recognizer = Scripted({10: UTTERANCE}, error)
     recognizer.ready.set()
     events = events_of(recognizer)
-    assert WarningRaised("not enough memory; what was said is not corrected") in events
+    is_expected = isinstance(error, EngineError)
+    message = "no room" if is_expected else "unexpected error (ValueError: no room)"
+    assert WarningRaised(f"{message}; what was said is not corrected") in events
+    assert ("Traceback" in capsys.readouterr().err) != is_expected
     assert events[-2:] == [TextSettled(SAID.end), SessionEnded(2.0)]
 
 
@@ -208,6 +306,52 @@ def test_programs_learn_which_texts_are_replaced() -> None:
     assert (content["type"], content["replaces"], content["utterance"]) == ("corrected", [2, 3], 1)
     assert (content["text"], content["start"], content["end"]) == (" Ask not.", 0.2, 0.9)
     assert (content["language"], content["confidence"]) == ("en", 0.8)
+
+
+def test_a_terminal_prints_what_was_held_back_when_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = Screen(monkeypatch)
+    with CaptionView(translated=False, corrects=True) as view:
+        for event in (SAID, SpeechEnded(1.0)):
+            view.show(event)
+    assert "ask not" in screen.everything.partition("00:00")[2]
+
+
+def test_a_pipe_gets_what_was_held_back_when_it_is_interrupted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Session:
+        corrects = True
+
+        def run(self, *sources: object) -> Iterator[SessionEvent]:
+            yield from (SAID, SpeechEnded(1.0))
+            raise KeyboardInterrupt
+
+    capture: Any = SimpleNamespace(
+        source=None, is_recording=False, reopen_microphone=None, take_failure=lambda: None
+    )
+    with pytest.raises(KeyboardInterrupt):
+        _run(cast(LiveSession, Session()), capture, [], TextView())
+    assert capsys.readouterr().out == "ask not\n"
+
+
+class Pairs:
+    """Translators of all languages."""
+
+    def prepare(self, source: str) -> None:
+        pass
+
+    def find(self, source: str, *, wait: bool) -> Shouting:
+        return Shouting()
+
+
+def test_the_first_utterance_of_a_detected_language_is_translated_while_it_runs() -> None:
+    recognizer = Scripted({1: [SpeechStarted(0.1), SAID], 2: [PartialText(" what", "en")]}, None)
+    pairs = cast(PairTranslators, Pairs())
+    channel = SpeechChannel(cast(LiveTranscriber, recognizer), pairs=pairs, clock=Clock())
+    events = list(LiveSession(channel).run(FileSource(np.zeros(16_000, np.float32), 0)))
+    assert TranslationPartial("ASK NOT WHAT") in events
 
 
 def test_a_terminal_prints_a_line_when_it_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
