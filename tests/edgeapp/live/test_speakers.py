@@ -85,7 +85,7 @@ class Talker:
     def finish(self) -> list[LiveEvent]:
         return []
 
-    def correct(self, *, may_wait: bool, ended: bool) -> list[LiveEvent]:
+    def correct(self, **how: bool) -> list[LiveEvent]:
         return []
 
     def translate(self, is_behind: object, *, ended: bool, wait: bool) -> list[LiveEvent]:
