@@ -15,8 +15,10 @@ from edgeapp.live.events import (
     SpeakerEvent,
     Status,
     TextSettled,
+    TranslationFinal,
     TranslationPartial,
     WarningRaised,
+    settles,
     speaker_and_event,
 )
 from pipelines import (
@@ -32,7 +34,6 @@ from pipelines import (
 __all__ = ["Corrections", "SettledEvents"]
 
 _LATEST_S = 3.0  # after a correction was begun; a later one is dropped, but not at the end
-_TOLERANCE_S = 1e-6
 _AT_ONCE = PartialText | TranslationPartial | Status | WarningRaised
 
 
@@ -144,7 +145,8 @@ class SettledEvents:
     """The events of a session in which final text is passed on after its correction.
 
     Text that is running or was not corrected yet is not among them; corrected text takes the place
-    of what it corrects. Events behind text that is held back wait, too, but for warnings.
+    of what it corrects. What follows text of a speaker that is held back waits, too, but not
+    warnings, nor translations of text that was passed on.
 
     Args:
         corrects: Whether text is corrected; if not, all events are passed on at once.
@@ -152,7 +154,7 @@ class SettledEvents:
 
     def __init__(self, *, corrects: bool) -> None:
         self._corrects = corrects
-        self._held: deque[_Held] = deque()
+        self._held: list[_Held] = []
 
     def open_text(self, speaker: str = "", *, end: str = "") -> str:
         """The final text of a speaker that is held back, with `end` after each utterance."""
@@ -167,21 +169,41 @@ class SettledEvents:
             return [event]
         if isinstance(said, CorrectedText | TextSettled):
             self._settle(speaker, said)
+        elif isinstance(said, TranslationFinal) and not self._holds_text(speaker, said.end):
+            return [event]
         else:
             self._held.append(_Held(speaker, said, isinstance(said, CommittedText)))
-        if isinstance(said, SessionEnded):
-            return self.end()
-        settled = list[SessionEvent]()
-        while self._held and not self._held[0].is_open:
-            first = self._held.popleft()
-            settled.append(_tagged(first.speaker, first.event))
-        return settled
+        return self.end() if isinstance(said, SessionEnded) else self._take_settled()
+
+    @property
+    def held(self) -> list[SessionEvent]:
+        """The events that are held back, in order."""
+        return [_tagged(each.speaker, each.event) for each in self._held]
 
     def end(self) -> list[SessionEvent]:
         """Return the events that are held back: nothing more is corrected."""
-        rest = [_tagged(each.speaker, each.event) for each in self._held]
+        rest = self.held
         self._held.clear()
         return rest
+
+    def _holds_text(self, speaker: str, before_s: float) -> bool:
+        """Whether text of a speaker that began before a time is held back."""
+        texts = (each.event for each in self._held if each.speaker == speaker)
+        return any(isinstance(text, CommittedText) and text.start < before_s for text in texts)
+
+    def _take_settled(self) -> list[SessionEvent]:
+        """Take the events that are behind no open text of their speaker."""
+        settled, waiting = list[SessionEvent](), list[_Held]()
+        names = set[str]()  # of the speakers of events that wait; "": all of them
+        for each in self._held:
+            waits = each.is_open or {each.speaker, ""} & names or (not each.speaker and names)
+            if waits:
+                names.add(each.speaker)
+                waiting.append(each)
+            else:
+                settled.append(_tagged(each.speaker, each.event))
+        self._held = waiting
+        return settled
 
     def _settle(self, speaker: str, said: CorrectedText | TextSettled) -> None:
         """Replace the open text of a speaker up to a time, or let it be."""
@@ -191,7 +213,7 @@ class SettledEvents:
             if each.is_open
             and each.speaker == speaker
             and isinstance(each.event, CommittedText)
-            and each.event.end <= said.end + _TOLERANCE_S
+            and settles(said, each.event)
         ]
         for each in own:
             each.is_open = False

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from edgeapp.live.events import SessionEvent, as_content, speaker_and_event
+from edgeapp.live.events import SessionEvent, as_content, settles, speaker_and_event
 from pipelines import CommittedText, CorrectedText, PartialText, SpeechEnded, SpeechStarted
 
 __all__ = ["EventEncoder"]
 
 _MOST_CORRECTED = 500  # final texts at once: those of minutes
+
+
+@dataclass(frozen=True)
+class _Final:
+    """Final text, the id of its event and the number of its utterance."""
+
+    text: CommittedText
+    id: int
+    utterance: int
 
 
 class EventEncoder:
@@ -40,7 +50,7 @@ class EventEncoder:
         self._utterances = self._count = 0
         self._utterance: dict[str, int] = {}  # the latest one of each speaker
         # Of each speaker the latest final texts, of which some may be corrected.
-        self._committed: defaultdict[str, deque[dict[str, Any]]] = defaultdict(
+        self._committed: defaultdict[str, deque[_Final]] = defaultdict(
             lambda: deque(maxlen=_MOST_CORRECTED)
         )
 
@@ -60,16 +70,11 @@ class EventEncoder:
             mean = sum(word.probability for word in event.words) / len(event.words)
             content["confidence"] = round(mean, 3)
         if isinstance(event, CommittedText):
-            place = {"id": self._count, "start": event.start, "end": event.end}
-            self._committed[speaker].append(place | {"utterance": content["utterance"]})
+            self._committed[speaker].append(_Final(event, self._count, content["utterance"]))
         elif isinstance(event, CorrectedText):
-            replaced = [
-                text
-                for text in self._committed[speaker]
-                if event.start <= text["start"] and text["end"] <= event.end
-            ]
-            content["utterance"] = replaced[0]["utterance"]
-            values["replaces"] = [text["id"] for text in replaced]
+            replaced = [final for final in self._committed[speaker] if settles(event, final.text)]
+            content["utterance"] = replaced[0].utterance
+            values["replaces"] = [final.id for final in replaced]
         return content | values
 
     def _clock(self, values: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ __all__ = [
     "WarningRaised",
     "as_content",
     "as_json",
+    "settles",
     "speaker_and_event",
 ]
 
@@ -180,6 +181,15 @@ _TYPES: dict[type, str] = {
 def speaker_and_event(event: SessionEvent) -> tuple[str, SessionEvent]:
     """The name of an event's speaker, "" in a session of one channel, and the event itself."""
     return (event.speaker, event.event) if isinstance(event, SpeakerEvent) else ("", event)
+
+
+def settles(said: CorrectedText | TextSettled, text: CommittedText) -> bool:
+    """Return whether text of the same speaker that may be corrected is settled by an event.
+
+    Text is settled in the order in which it was said.
+    """
+    start = said.start if isinstance(said, CorrectedText) else 0.0
+    return start <= text.start and text.end <= said.end
 
 
 def as_content(event: SessionEvent | UpdateDecoded) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from edgeapp.live.events import (
     TranslationFinal,
     TranslationPartial,
     WarningRaised,
+    settles,
     speaker_and_event,
 )
 from edgeapp.subtitles.formats import Cue
@@ -255,8 +256,8 @@ class _SpeakerLines:
 
     def _settle(self, event: CorrectedText | TextSettled) -> Iterator[Message]:
         """Replace final text in its lines, if it is corrected; yields messages."""
-        own = [text for text in self.open_texts if text.event.end <= event.end]
-        self.open_texts = [text for text in self.open_texts if text.event.end > event.end]
+        own = [text for text in self.open_texts if settles(event, text.event)]
+        self.open_texts = [t for t in self.open_texts if not settles(event, t.event)]
         if not own or isinstance(event, TextSettled):
             return
         lines = list({text.line.id: text.line for text in own}.values())

@@ -271,7 +271,7 @@ def test_the_incomplete_sentence_is_translated_before_its_correction() -> None:
     assert running == ["KO KU BA", "BE BI"]
 
 
-def test_text_waits_for_its_correction_and_what_follows_it_too() -> None:
+def test_text_waits_for_its_correction_and_what_follows_it_of_the_speaker_too() -> None:
     settled, later = SettledEvents(corrects=True), CommittedText(" Yes", 0.5, 0.8)
     me, them = (lambda e, name=name: SpeakerEvent(name, e) for name in ("Me", "Them"))
     for event in (me(SAID), them(later), me(SpeechEnded(1.0)), AudioLost(1.0, 2.0, "lost")):
@@ -279,15 +279,28 @@ def test_text_waits_for_its_correction_and_what_follows_it_too() -> None:
     assert (settled.open_text("Me"), settled.open_text("Them")) == (SAID.text, later.text)
     for event in (me(PartialText(" what")), WarningRaised("loud")):
         assert settled.add(event) == [event]
-    assert settled.add(them(TextSettled(0.8))) == []
+    assert settled.add(them(TextSettled(0.8))) == [them(later)]
+    assert settled.add(them(SpeechStarted(2.1))) == [], "it follows the loss, which waits"
     assert settled.add(me(CORRECTED)) == [
         me(CommittedText(CORRECTED.text, 0.2, 0.9, (), "en")),
-        them(later),
         me(SpeechEnded(1.0)),
         AudioLost(1.0, 2.0, "lost"),
+        them(SpeechStarted(2.1)),
     ]
     assert settled.add(me(SAID)) == []
     assert settled.add(SessionEnded(2.0)) == [me(SAID), SessionEnded(2.0)]
+
+
+def test_a_translation_waits_for_its_text_only() -> None:
+    settled, next_text = SettledEvents(corrects=True), CommittedText(" what", 1.5, 1.9)
+    translation = TranslationFinal("Frag nicht.", 0.2, 0.9, "Ask not.")
+    for event in (SAID, translation, SpeechEnded(1.0), SpeechStarted(1.4), next_text):
+        assert settled.add(event) == []
+    final = CommittedText(CORRECTED.text, 0.2, 0.9, (), "en")
+    rest = [translation, SpeechEnded(1.0), SpeechStarted(1.4)]
+    assert settled.add(CORRECTED) == [final, *rest]
+    assert settled.add(translation) == [translation], "though the next utterance is open"
+    assert settled.add(TextSettled(1.9)) == [next_text]
 
 
 def test_nothing_waits_if_nothing_is_corrected() -> None:
