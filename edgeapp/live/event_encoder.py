@@ -74,6 +74,7 @@ class EventEncoder:
         elif isinstance(event, CorrectedText):
             replaced = [final for final in self._committed[speaker] if settles(event, final.text)]
             content["utterance"] = replaced[0].utterance
+            del values["replaced_text"]  # a program finds it by the ids
             values["replaces"] = [final.id for final in replaced]
         return content | values
 

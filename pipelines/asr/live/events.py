@@ -98,7 +98,7 @@ class CorrectedText:
         text: begins with the space that separates it from the text before, if there is one.
         start: time of the first word of the text that it replaces.
         end: time of the last word of that text.
-        replaces: that text: the committed texts that lie within these times.
+        replaced_text: that text: the committed texts that lie within these times.
         words: its words, with their times and probabilities; empty if the model knows no times.
         language: the code of the spoken language.
     """
@@ -106,7 +106,7 @@ class CorrectedText:
     text: str
     start: float
     end: float
-    replaces: str
+    replaced_text: str
     words: tuple[Word, ...] = ()
     language: str | None = None
 

@@ -319,6 +319,7 @@ def test_programs_learn_which_texts_are_replaced() -> None:
     assert (content["type"], content["replaces"], content["utterance"]) == ("corrected", [2, 3], 1)
     assert (content["text"], content["start"], content["end"]) == (" Ask not.", 0.2, 0.9)
     assert (content["language"], content["confidence"]) == ("en", 0.8)
+    assert "replaced_text" not in content
 
 
 def test_a_terminal_prints_what_was_held_back_when_it_is_interrupted(
