@@ -89,6 +89,44 @@ def test_the_sound_of_a_tab_is_recognized_kept_and_heard_again(desk: Desk) -> No
     assert page.inner_text("#ea-live .ea-start") == "Start"
 
 
+# Lines are shown, cleared and shown again; returns what is visible then.
+CLEARED = """async ([before, ...after]) => {
+    const { Captions } = await import("/edgeapp/static/captions.js");
+    const captions = new Captions(document.querySelector("#ea-live"));
+    const line = { id: 0, start: 0, end: 1, tail: "", translation: "", running: "" };
+    captions.show({ ...line, text: before });
+    captions.clear();
+    return after.map((text) => {
+        captions.show({ ...line, text });
+        return document.querySelector("#ea-live .ea-said").textContent;
+    });
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("texts", "visible"),
+    [
+        (
+            [
+                "ask not what",
+                "ask not what can do",
+                "Ask note what can do.",
+                "Ask note what can do. So",
+            ],
+            [" can do", " can do.", " can do. So"],
+        ),
+        (["ask not", "Ask not.", "Ask not. What"], ["", " What"]),
+        (["問わない", "問わない何が", "問わぬ何が"], ["何が", "何が"]),
+    ],
+)
+def test_what_was_said_since_the_captions_were_cleared_stays_when_it_is_corrected(
+    desk: Desk, texts: list[str], visible: list[str]
+) -> None:
+    page = desk.open("live")
+    assert page.evaluate(CLEARED, texts) == visible
+
+
 @pytest.mark.slow
 def test_me_and_them_are_captioned_apart(desk: Desk) -> None:
     page = desk.open("live")

@@ -63,10 +63,13 @@ export class Captions {
   show({ id, start, end, speaker, text, tail, translation, running, doubts = [] }) {
     id += this.base.id;
     const cut = this.cut.get(id) ?? { text: "", translation: 0 };
-    // What was cleared stays away when it is corrected.
-    if (!text.startsWith(cut.text)) cut.text = text;
-    const cleared = cut.text.length;
     let line = this.lines.get(id);
+    if (!text.startsWith(cut.text)) {
+      // It is corrected: what was cleared stays away, and what was said since then stays visible.
+      const visible = line ? line.dataset.text.length - cut.text.length : 0;
+      cut.text = text.slice(0, wordBoundary(text, text.length - visible));
+    }
+    const cleared = cut.text.length;
     if (!line) {
       line = make("li", { class: "ea-line-of" });
       line.append(
@@ -167,6 +170,13 @@ export class Captions {
 
 /** What changes with the size of the captions or of their place. */
 const sizeOf = (place) => `${place.scrollHeight} ${place.clientHeight}`;
+
+/** The position between two words of a text that is nearest to another position. */
+function wordBoundary(text, at) {
+  if (!/\s/.test(text)) return Math.max(0, at); // languages that are written without spaces
+  const boundaries = [...text.matchAll(/^|\s|$/g)].map(({ index }) => index);
+  return boundaries.reduce((best, each) => (Math.abs(each - at) < Math.abs(best - at) ? each : best));
+}
 
 /** Show final text and the tail that may still change, which is hidden from screen readers. */
 function fillText(place, final, tail) {
