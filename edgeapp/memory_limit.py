@@ -19,6 +19,7 @@ _CACHE_SHARE = 0.25  # of the limit, for the caches of all models
 # What a second of a recording takes while it is recognized: samples, their copy and the features.
 _SOUND_BYTES_PER_S = 240_000
 _LIVE_WINDOW_S = 30.0  # of audio that a live session recognizes again at each update
+_CORRECTION_S = 44.0  # of audio that is kept until it is corrected, or being corrected
 
 
 class MemoryLimitReached(EdgeError):
@@ -72,19 +73,22 @@ class MemoryLimit:
             )
 
     @contextmanager
-    def live_session(self, queue_bytes: int, channels: int = 1) -> Iterator[None]:
+    def live_session(
+        self, queue_bytes: int, channels: int = 1, *, correct: bool = False
+    ) -> Iterator[None]:
         """A context in which the memory of a live session is kept free for it.
 
         Args:
             queue_bytes: Of the longest audio that may wait for the model.
             channels: Recognized apart.
+            correct: Finished speech is decoded once more.
 
         Raises:
             MemoryLimitReached: It does not fit now.
         """
-        need = self._live_bytes(queue_bytes, channels)
+        need = self._live_bytes(queue_bytes, channels, correct)
         with self._lock:
-            self.check_live_session(queue_bytes, channels)
+            self.check_live_session(queue_bytes, channels, correct=correct)
             self._reserved += need
         try:
             yield
@@ -92,19 +96,22 @@ class MemoryLimit:
             with self._lock:
                 self._reserved -= need
 
-    def check_live_session(self, queue_bytes: int, channels: int = 1) -> None:
+    def check_live_session(
+        self, queue_bytes: int, channels: int = 1, *, correct: bool = False
+    ) -> None:
         """Check that a live session fits, without keeping its memory free.
 
         Args:
-            queue_bytes, channels: As in `live_session`.
+            queue_bytes, channels, correct: As in `live_session`.
 
         Raises:
             MemoryLimitReached: It does not fit now.
         """
-        self.check(self._live_bytes(queue_bytes, channels), "a live session")
+        self.check(self._live_bytes(queue_bytes, channels, correct), "a live session")
 
-    def _live_bytes(self, queue_bytes: int, channels: int) -> int:
-        return queue_bytes + channels * int(_LIVE_WINDOW_S * _SOUND_BYTES_PER_S)
+    def _live_bytes(self, queue_bytes: int, channels: int, correct: bool) -> int:
+        seconds = _LIVE_WINDOW_S + _CORRECTION_S * correct
+        return queue_bytes + channels * int(seconds * _SOUND_BYTES_PER_S)
 
 
 def parse_size(text: str | None) -> int | None:

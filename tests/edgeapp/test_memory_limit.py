@@ -51,10 +51,15 @@ def test_a_live_session_keeps_its_memory_free(monkeypatch: pytest.MonkeyPatch) -
             limit.check_live_session(8 * mb)
     limit.check_live_session(8 * mb)
     assert limit.free_bytes == 24 * mb
+    with limit.live_session(4 * mb, correct=True):  # speech is kept until it is corrected
+        assert limit.free_bytes < 4 * mb
+        with pytest.raises(MemoryLimitReached, match="needs about 20 MB"):
+            limit.check_live_session(4 * mb, correct=True)
 
 
 def test_captions_of_the_page_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     from edgeapp.server.page.picker_options import ModelChoice
+    from edgeapp.server.tasks.event_task import EventTask
     from edgeapp.server.tasks.live_task import LiveTask
 
     monkeypatch.setattr(memory_limit, "memory_in_use", lambda: (1 << 30) - (10 << 20))
@@ -63,6 +68,11 @@ def test_captions_of_the_page_count_against_the_limit(monkeypatch: pytest.Monkey
     task = LiveTask(pool, history, ModelChoice(), 48_000)
     with pytest.raises(MemoryLimitReached, match="a live session needs about 12 MB"):
         task.run(lambda message: None)
+    corrected = LiveTask(pool, history, ModelChoice(correct=True), 48_000)
+    with pytest.raises(MemoryLimitReached, match="a live session needs about 22 MB"):
+        corrected.run(lambda message: None)
+    with pytest.raises(MemoryLimitReached, match="a live session needs about 22 MB"):
+        EventTask(pool, ModelChoice(correct=True), 48_000)
     assert not pool.loaded, "it is refused before a model is loaded"
 
 

@@ -49,7 +49,9 @@ class EventTask:
         self._pool, self._choice = pool, choice
         self._speakers = checked_speakers(speakers)
         self.source = BrowserSource(rate, max(1, len(self._speakers)))
-        pool.memory_limit.check_live_session(self.source.queue_bytes, self.source.channels)
+        pool.memory_limit.check_live_session(
+            self.source.queue_bytes, self.source.channels, correct=choice.correct
+        )
         self._cancelled = threading.Event()
         self._events: deque[Message] = deque(maxlen=_MAX_KEPT)
         self._latest: dict[tuple[str, str | None], Message] = {}  # of _REPLACED
@@ -57,7 +59,9 @@ class EventTask:
         self._lock = threading.Lock()
 
     def run(self, send: Send) -> None:
-        with self._pool.memory_limit.live_session(self.source.queue_bytes, self.source.channels):
+        with self._pool.memory_limit.live_session(
+            self.source.queue_bytes, self.source.channels, correct=self._choice.correct
+        ):
             self._run(send)
 
     def _run(self, send: Send) -> None:

@@ -132,7 +132,7 @@ class LiveTask:
     def run(self, send: Send) -> None:
         try:
             with self._pool.memory_limit.live_session(
-                self._source.queue_bytes, self._source.channels
+                self._source.queue_bytes, self._source.channels, correct=self._choice.correct
             ):
                 self._run(send)
         finally:
