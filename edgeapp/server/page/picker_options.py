@@ -166,7 +166,7 @@ class ModelChoice:
         """Read a page's message, in which an empty field means None.
 
         Raises:
-            OptionError: A field is not a short string.
+            OptionError: A field is not a short string, or `correct` is neither true nor false.
         """
         values: dict[str, Any] = {}
         for name in ("model", "language", "target", "translation_model"):
@@ -176,7 +176,10 @@ class ModelChoice:
             ):
                 raise OptionError(f"{name}: {value!r} is not a valid choice")
             values[name] = value
-        return cls(**values, correct=bool(message.get("correct")))
+        correct = message.get("correct") or False
+        if not isinstance(correct, bool):
+            raise OptionError(f"correct: {correct!r} is not a valid choice")
+        return cls(**values, correct=correct)
 
 
 def picker_options(preferred: str | None = None) -> PickerOptions:

@@ -167,7 +167,10 @@ def test_messages_for_the_page_name_no_flags(pool: ModelPool, hub_cache: Path) -
 def test_what_a_user_chose() -> None:
     with pytest.raises(OptionError, match="model: 3 is not a valid choice"):
         ModelChoice.from_message({"model": 3})
+    with pytest.raises(OptionError, match="correct: 'false' is not a valid choice"):
+        ModelChoice.from_message({"correct": "false"})
     assert ModelChoice.from_message({"model": "", "target": "de"}) == ModelChoice(target="de")
+    assert ModelChoice.from_message({"correct": True}) == ModelChoice(correct=True)
 
 
 def test_the_page_sends_only_requests_that_the_server_handles() -> None:
