@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from edgeapp.history import TranslatedCue
@@ -143,6 +144,10 @@ class CaptionLines:
             (text.line, text.event) for each in self._speakers.values() for text in each.open_texts
         ]
 
+    def held_events(self) -> list[tuple[str, SessionEvent]]:
+        """The events that wait for corrections, each with its speaker."""
+        return [(name, event) for name, each in self._speakers.items() for event in each.held]
+
 
 @dataclass
 class _OpenText:
@@ -190,6 +195,11 @@ class _SpeakerLines:
             yield from self._translate(event)
         yield from self._make_cues(self._settled.add(event))
 
+    @property
+    def held(self) -> list[SessionEvent]:
+        """The events that wait for corrections."""
+        return self._settled.held
+
     def end(self) -> Iterator[Message]:
         """Make the last line and all text final; yields messages."""
         yield from self._end_utterance()
@@ -215,7 +225,8 @@ class _SpeakerLines:
         other._open = self._open
         for text in self.open_texts:
             other.open_texts.append(replace(text, line=session.lines[text.line.id]))
-            other._settled.add(text.event)
+        for event in self.held:
+            other._settled.add(event)
         return other
 
     def retranslate(self, count: int) -> list[CaptionLine]:
@@ -261,16 +272,24 @@ class _SpeakerLines:
         if not own or isinstance(event, TextSettled):
             return
         lines = list({text.line.id: text.line for text in own}.values())
-        for line, corrected in zip(lines, _shares(event, lines), strict=True):
-            start = min(text.start for text in own if text.line is line)
-            end = max(text.end for text in own if text.line is line)
-            added = corrected if start else corrected.lstrip()
-            letters = _count_letters(added) - _count_letters(line.text[start:end])
-            line.text = line.text[:start] + added + line.text[end:]
+        spans = [
+            (
+                min(text.start for text in own if text.line is line),
+                max(text.end for text in own if text.line is line),
+            )
+            for line in lines
+        ]
+        old = [line.text[start:end] for line, (start, end) in zip(lines, spans, strict=True)]
+        shares = _shares(event, lines, [_count_letters(text) for text in old])
+        for line, (start, end), corrected in zip(lines, spans, shares, strict=True):
+            text = (line.text[:start] + corrected + line.text[end:]).lstrip()
+            letters = _count_letters(text) - _count_letters(line.text)
+            shift = len(text) - len(line.text)
+            line.text = text
             for later in self.open_texts:
                 if later.line is line:
-                    later.start += len(added) - (end - start)
-                    later.end += len(added) - (end - start)
+                    later.start = max(0, later.start + shift)
+                    later.end += shift
             self._committed += letters
             at = self._lines.index(line) + 1
             self._offsets[at:] = [offset + letters for offset in self._offsets[at:]]
@@ -323,14 +342,30 @@ def line_message(line: CaptionLine) -> Message:
     return {"type": "live_line", **values}
 
 
-def _shares(event: CorrectedText, lines: Sequence[CaptionLine]) -> list[str]:
-    """The corrected text of each of the lines, by the times of its words."""
-    if len(lines) == 1 or not event.words:
-        return [event.text, *("" for _ in lines[1:])]
-    starts = [float("-inf"), *(line.start for line in lines[1:]), float("inf")]
+def _shares(
+    event: CorrectedText, lines: Sequence[CaptionLine], letters: Sequence[int]
+) -> list[str]:
+    """The corrected text of each of the lines, by the times of its words.
+
+    Words without times are divided in proportion to the letters that the lines had.
+    """
+    if len(lines) == 1:
+        return [event.text]
+    if event.words:
+        starts = [line.start for line in lines]
+        placed = [(word.start, word.word) for word in event.words]
+    else:
+        starts = list(accumulate(letters[:-1], initial=0))
+        # A language that is written without spaces is divided anywhere.
+        words = re.findall(r"\s*\S+", event.text)
+        words = words if len(words) > 1 else list(event.text)
+        ends = list(accumulate((_count_letters(word) for word in words), initial=0))
+        scale = sum(letters) / max(1, ends[-1])
+        middles = [scale * (start + end) / 2 for start, end in pairwise(ends)]
+        placed = list(zip(middles, words, strict=True))
+    limits = [float("-inf"), *starts[1:], float("inf")]
     return [
-        "".join(word.word for word in event.words if start <= word.start < end)
-        for start, end in pairwise(starts)
+        "".join(word for at, word in placed if start <= at < end) for start, end in pairwise(limits)
     ]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
@@ -166,11 +166,9 @@ class LiveTask:
                 send(began)
             events = live.session.run(self._source)
             assert isinstance(events, Generator)  # so that it can be closed
-            with closing(events):
+            with self._ending(journal, send), closing(events):
                 for event in events:
                     if self._cancelled.is_set():
-                        # Committed words are stored, though their cue is not complete.
-                        _store(lines.end(), journal)
                         raise TaskCancelled
                     if isinstance(event, UpdateDecoded):
                         continue
@@ -186,6 +184,18 @@ class LiveTask:
                             if message["type"] == "live_status":
                                 message |= self._positions() | self._viewers()
                             send(message)
+
+    @contextmanager
+    def _ending(self, journal: Journal, send: Send) -> Iterator[None]:
+        """A context after which the cues of all final text are complete, however it ends."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                messages = list(self._lines.end())
+                _store(messages, journal)
+                for message in messages:
+                    send(message)
 
     def resume(self, send: Send) -> None:
         """Send all captions so far to a page that has connected again."""

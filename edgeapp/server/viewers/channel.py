@@ -97,17 +97,23 @@ class TranslatedChannel(Channel):
 
     def __init__(self, lines: CaptionLines, open_translator: OpenTranslator) -> None:
         super().__init__(lines, translated=False)
-        # Their text as it is now: what is added to them comes with the events.
-        recent = lines.retranslate(_RECENT_LINES)
         open_texts = lines.open_texts()
         unsettled = {line.id: "" for line, _ in open_texts}
         for line, text in open_texts:
             unsettled[line.id] += text.text
+        # Their text as it is now: what is added to them comes with the events.
+        recent = lines.retranslate(max(_RECENT_LINES, len(unsettled)))
+        latest = {line.speaker: line for line in recent}
+        # Of each line: the text that is settled, and whether that is followed by more.
         self._recent = [
-            (line.speaker, line.text.removesuffix(unsettled.get(line.id, "").lstrip()))
+            (
+                line.speaker,
+                line.text.removesuffix(unsettled.get(line.id, "").lstrip()).rstrip(),
+                line is latest[line.speaker] or line.id in unsettled,
+            )
             for line in recent
         ]
-        self._open_texts = [(line.speaker, text) for line, text in open_texts]
+        self._held = lines.held_events()
         self._corrects = lines.corrects
         self._events: SimpleQueue[SessionEvent | None] = SimpleQueue()
         self._open = open_translator
@@ -140,14 +146,13 @@ class TranslatedChannel(Channel):
                 speeches[speaker] = _Speech(speaker, make_translator(), settled)
             return speeches[speaker]
 
-        last = {speaker: number for number, (speaker, _) in enumerate(self._recent)}
-        for number, (speaker, said_before) in enumerate(self._recent):
+        for speaker, said_before, goes_on in self._recent:
             own = speech(speaker)
             self._finish(own, own.translator.add(said_before))
-            if number != last[speaker]:
+            if not goes_on:
                 self._finish(own, own.translator.finish())
-        for speaker, open_text in self._open_texts:
-            speech(speaker).add(open_text)
+        for speaker, held in self._held:
+            speech(speaker).add(held)
         while (event := self._events.get()) is not None:
             waiting: list[SessionEvent] = [event]
             while (event := self._next()) is not None:

@@ -38,7 +38,7 @@ from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
 from pipelines import CorrectedText, Transcriber, Word
 from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
-from pipelines.errors import InputError
+from pipelines.errors import InputError, ModelError
 
 
 def fake_pool(using: Any) -> Any:
@@ -253,16 +253,21 @@ def test_a_finished_line_shows_no_translation_of_what_follows() -> None:
     assert not captions.lines[0].running
 
 
-def test_committed_text_is_stored_when_the_tab_is_closed(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("correct", [False, True])
+@pytest.mark.parametrize("failure", [None, ModelError("the model is damaged")])
+def test_committed_text_is_stored_when_the_tab_is_closed_or_the_session_fails(
+    monkeypatch: pytest.MonkeyPatch, failure: ModelError | None, *, correct: bool
 ) -> None:
     """Although its cue is not complete yet."""
     kept: list[Cue] = []
+    sent: list[str] = []
 
     class Session:
         def run(self, source: object) -> Iterator[object]:
             yield SpeechStarted(0.0)
             yield CommittedText(" Half a sentence", 0.0, 1.0)
+            if failure is not None:
+                raise failure
             task.cancel()
             yield SessionEnded(2.0)
 
@@ -275,12 +280,13 @@ def test_committed_text_is_stored_when_the_tab_is_closed(
         "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
     pool = fake_pool(context)
-    choice = ModelChoice()
+    choice = ModelChoice(correct=correct)
     history: Any = SimpleNamespace(recording=context)
     task = LiveTask(pool, history, choice, 16_000)
-    with pytest.raises(TaskCancelled):
-        task.run(lambda message: None)
+    with pytest.raises(TaskCancelled if failure is None else ModelError):
+        task.run(lambda message: sent.append(message["type"]))
     assert [cue.text for cue in kept] == ["Half a sentence"]
+    assert sent.count("live_cue") == 1, "for the page's download"
 
 
 def test_captions_do_not_wait_for_the_history(
@@ -437,6 +443,35 @@ def test_the_corrected_words_of_a_long_utterance_go_to_their_lines() -> None:
     assert captions.lines[1].translation == "Beh.", "translations are counted in corrected letters"
     update(captions, CorrectedText(" opened.", 7.0, 8.0, " open"))
     assert captions.lines[1].text == "B see. opened."
+
+
+def test_corrected_words_without_times_go_to_the_lines_that_had_them() -> None:
+    spaced = ("Ask not what it can do " * 7).strip() + ".", " And so on."
+    for first, second in (spaced, ("問わないで" * 31 + "。", "そして。")):
+        captions = CaptionLines(corrects=True)
+        update(
+            captions,
+            SpeechStarted(0.0), CommittedText(first.lower(), 0.0, 5.0),
+            CommittedText(second.lower(), 5.0, 6.0),
+        )  # fmt: skip
+        assert len(captions.lines) == 2
+        update(captions, CorrectedText(first + second, 0.0, 6.0, (first + second).lower()))
+        assert [line.text for line in captions.lines] == [first, second.strip()]
+
+
+def test_a_line_without_corrected_words_begins_with_what_follows() -> None:
+    captions = CaptionLines(corrects=True)
+    first = "a" * 160 + "."
+    update(
+        captions,
+        SpeechStarted(0.0), CommittedText(f" {first}", 0.0, 5.0), CommittedText(" uh", 5.0, 6.0),
+        CommittedText(" open", 6.0, 7.0),
+    )  # fmt: skip
+    words = (Word(" A.", 0.1, 4.9, 0.9),)
+    update(captions, CorrectedText(" A.", 0.0, 6.0, f" {first} uh", words))
+    assert [line.text for line in captions.lines] == ["A.", "open"]
+    update(captions, CorrectedText(" Opened.", 6.0, 7.0, " open"))
+    assert [line.text for line in captions.lines] == ["A.", "Opened."]
 
 
 def test_the_history_gets_a_row_when_its_text_is_corrected(

@@ -196,6 +196,26 @@ def test_viewers_read_corrected_text_and_its_translation(
     assert [text for _, text in pool.translated] == ["So.", "Ask not."]
 
 
+def test_who_comes_late_reads_each_open_utterance_as_a_sentence_of_its_own(
+    shared: Broadcast, pool: Any
+) -> None:
+    shared.begin("en", None, CaptionLines(corrects=True))
+    shared.put(SpeechStarted(0.0))
+    shared.put(CommittedText(" I said", 0.0, 1.0))
+    shared.put(CorrectedText(" I say", 0.0, 1.0, " I said"))
+    shared.put(CommittedText(" yes please", 1.0, 2.0))
+    shared.put(SpeechEnded(2.0))
+    shared.put(SpeechStarted(3.0))
+    shared.put(CommittedText(" what now", 3.0, 4.0))
+    viewer = Viewer()
+    shared.join(viewer, "de")
+    shared.put(SpeechEnded(4.0))
+    shared.put(CorrectedText(" yes, please", 1.0, 2.0, " yes please"))
+    shared.put(CorrectedText(" what now?", 3.0, 4.0, " what now"))
+    viewer.wait(lambda: viewer.meant == ["de: I SAY YES, PLEASE", "de: WHAT NOW?"])
+    assert [text for _, text in pool.translated] == ["I say yes, please", "what now?"]
+
+
 def test_the_translation_of_the_speakers_page_is_not_made_again(
     shared: Broadcast, pool: Any
 ) -> None:
