@@ -155,14 +155,16 @@ def unsupported(config: dict[str, Any], subject: str = "it") -> str | None:
         )
     name = class_of(config)
     if family.classes:
-        kind = f"is a {shown(name)}"
+        runs = ", ".join(family.classes)
         if not name:
-            kind = "has a config.json that names no class in `architectures`"
-        return f"{subject} {kind}; of its family runs here: {', '.join(family.classes)}"
-    alone = name.endswith("ForCausalLM")
-    return f"{subject} is a {shown(name)}, " + (
-        "a decoder alone, which reads no source" if alone else "which generates no text"
-    )
+            return (
+                f"{subject} has a config.json that names no class in `architectures`; "
+                f"of its family runs here: {runs}"
+            )
+        return f"{subject} is a {shown(name)}; of its family runs here: {runs}"
+    if name.endswith("ForCausalLM"):
+        return f"{subject} is a {shown(name)}, a decoder alone, which reads no source"
+    return f"{subject} is a {shown(name)}, which generates no text"
 
 
 def reads_lines(folder: Path) -> bool:
