@@ -188,7 +188,11 @@ class _SpeakerLines:
         elif isinstance(event, CorrectedText | TextSettled):
             yield from self._settle(event)
         elif isinstance(event, TranslationPartial):
-            if (line := self._line_to_translate()) is not None:
+            line = self._line_to_translate()
+            if self._session.corrects and self._lines:
+                # Lines before the incomplete sentence may wait for their correction.
+                line = self._lines[-1]
+            if line is not None:
                 line.running = event.text
                 yield line_message(line)
         elif isinstance(event, TranslationFinal):

@@ -208,12 +208,12 @@ class _Speech:
 
     def running(self) -> str | None:
         """The translation of the unfinished sentence; None if it is the one before."""
-        tail = self._settled.open_text() + self._tail
-        source = f"{self.translator.running}{tail}".strip()
+        unsettled = self._settled.open_text(end="\n")
+        source = f"{self.translator.running_after(unsettled)}{self._tail}".strip()
         if not source or source == self._shown:
             return None
         self._shown = source
-        partial = self.translator.partial(tail)
+        partial = self.translator.partial(self._tail, unsettled)
         return None if partial is None else partial.text
 
     def tagged(self, event: TranslationFinal | TranslationPartial) -> SessionEvent:

@@ -58,6 +58,10 @@ class Viewer:
         return [line["text"] for line in self.lines.values()]
 
     @property
+    def running(self) -> list[str]:
+        return [line["running"] for line in self.lines.values()]
+
+    @property
     def meant(self) -> list[str]:
         return [line["translation"] for line in self.lines.values()]
 
@@ -214,6 +218,22 @@ def test_who_comes_late_reads_each_open_utterance_as_a_sentence_of_its_own(
     shared.put(CorrectedText(" what now?", 3.0, 4.0, " what now"))
     viewer.wait(lambda: viewer.meant == ["de: I SAY YES, PLEASE", "de: WHAT NOW?"])
     assert [text for _, text in pool.translated] == ["I say yes, please", "what now?"]
+
+
+def test_only_the_incomplete_sentence_runs_while_text_waits_for_its_correction(
+    shared: Broadcast,
+) -> None:
+    shared.begin("en", None, CaptionLines(corrects=True))
+    viewer = Viewer()
+    shared.join(viewer, "de")
+    say(shared, "I said yes please")
+    shared.put(SpeechStarted(2.0))
+    shared.put(CommittedText(" It is. But what", 2.0, 3.0))
+    shared.put(PartialText(" is this"))
+    viewer.wait(lambda: viewer.running == ["", "BUT WHAT IS THIS …"])
+    shared.put(CorrectedText(" I said yes, please.", 0.0, 1.0, " I said yes please"))
+    viewer.wait(lambda: viewer.meant == ["de: I SAID YES, PLEASE.", ""])
+    assert viewer.running == ["", "BUT WHAT IS THIS …"]
 
 
 def test_the_translation_of_the_speakers_page_is_not_made_again(
