@@ -22,26 +22,24 @@ class Tally:
     Attributes:
         exactness: Sums.
         lines: Further lines of the summary.
-        peak_bytes: The most memory that a worker held at a time.
-        peak_file: The file of the test after which it held that first.
+        peaks: File of tests → the most bytes that a worker held during them.
     """
 
     exactness: Exactness = field(default_factory=Exactness)
     lines: list[str] = field(default_factory=list)
-    peak_bytes: int = 0
-    peak_file: str = ""
+    peaks: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: dict[str, Any]) -> None:
         """Add what another process sent: its tally as a dict."""
         for name, count in other["exactness"].items():
             setattr(self.exactness, name, getattr(self.exactness, name) + count)
         self.lines += other["lines"]
-        self.note_peak(other["peak_bytes"], other["peak_file"])
+        for file, held in other["peaks"].items():
+            self.note_peak(held, file)
 
     def note_peak(self, held: int, file: str) -> None:
-        """Note how much memory a process has held at most, after a test of a file."""
-        if held > self.peak_bytes:
-            self.peak_bytes, self.peak_file = held, file
+        """Note how much memory a process has held at most during a test of a file."""
+        self.peaks[file] = max(held, self.peaks.get(file, 0))
 
 
 _TALLY = pytest.StashKey[Tally]()
@@ -78,12 +76,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _peak_bytes() -> int:
-    """Return the most memory that this process has held at a time; 0 if the system has no figure.
+    """Return the most memory that this process has held since the last call; 0 if the system has
+    no figure.
 
     Not `ru_maxrss` of getrusage, which begins with that of the process that started this one.
     """
     try:
         status = Path("/proc/self/status").read_text("ascii")
+        Path("/proc/self/clear_refs").write_text("5", "ascii")  # the peak begins anew
     except OSError:
         return 0
     return next(
@@ -109,10 +109,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
     for line in sorted(tally.lines):
         terminalreporter.write_line(line)
-    if tally.peak_bytes:
-        line = (
-            f"memory: a worker held {tally.peak_bytes / 1e9:.1f} GB at most, in {tally.peak_file}"
-        )
-        if tally.peak_bytes > BYTES_OF_A_WORKER:
-            line += f", more than the {BYTES_OF_A_WORKER / 1e9:.1f} GB of tests/tally.py"
-        terminalreporter.write_line(line)
+    largest = sorted(tally.peaks.items(), key=lambda peak: -peak[1])
+    if not largest or not largest[0][1]:
+        return
+    line = f"memory: a worker held {_gb(largest[0][1])} at most, in {largest[0][0]}"
+    above = [f"{file} ({_gb(held)})" for file, held in largest if held > BYTES_OF_A_WORKER]
+    if above:
+        line += f"; more than the {_gb(BYTES_OF_A_WORKER)} of tests/tally.py: {', '.join(above)}"
+    terminalreporter.write_line(line)
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"
