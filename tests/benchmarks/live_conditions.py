@@ -21,7 +21,7 @@ from edgeapp.bench.word_lag import plain_words, word_errors
 from pipelines import SAMPLE_RATE, LiveOptions, Samples, TranscribeOptions, Transcriber
 from tests.benchmarks.live_english import MODEL, clips, figures, listen, material, table
 from tests.benchmarks.matrix.__main__ import Ways
-from tests.benchmarks.matrix.sounds import ROWS, Change, at_peak
+from tests.benchmarks.matrix.sounds import ROWS, Change, at_peak, in_a_room
 
 _SEED = 37
 _COLUMNS = {
@@ -38,17 +38,8 @@ _OTHERS = {"offline": "default", "faster-whisper": "faster sequential"}
 def _hall(samples: Samples, number: int) -> Samples:
     """A talker at the far end: 1.2 s until the echo is 60 dB down, which is 8 dB louder than what
     comes directly; noise 15 dB below."""
-    random = np.random.default_rng(number)
-    count = round(1.2 * SAMPLE_RATE)
-    echo = random.normal(size=count) * 10 ** (-3 * np.arange(count) / count)
-    echo *= 10 ** (8 / 20) / np.sqrt(np.sum(echo**2))
-    echo[0] = 1.0
-    size = 1 << (len(samples) + count - 1).bit_length()
-    wet = np.fft.irfft(np.fft.rfft(samples, size) * np.fft.rfft(echo, size))[: len(samples)]
-    level = np.sqrt(np.mean(np.square(wet))) * 10 ** (-15 / 20)
-    wet += level * random.normal(size=len(wet))
-    scaled: Samples = (wet * (np.abs(samples).max() / np.abs(wet).max())).astype(np.float32)
-    return scaled
+    peak = float(np.abs(samples).max())
+    return in_a_room(samples, number, seconds=1.2, echo_db=8, noise_db=15, peak=peak)
 
 
 def _clipped(samples: Samples, number: int) -> Samples:

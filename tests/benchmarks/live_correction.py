@@ -29,6 +29,7 @@ from pipelines import (
     load_audio,
 )
 from tests.benchmarks.live_english import BLOCK, DATA, MODEL
+from tests.benchmarks.matrix.sounds import in_a_room
 
 SOUNDS = ("clean", "room", "clipped", "recorded room")
 GAINS = (1.0, -1.0, 10 ** (1 / 20), 10 ** (-1 / 20))
@@ -56,16 +57,7 @@ def _clipped(samples: Samples) -> Samples:
 
 
 def _in_a_room(samples: Samples) -> Samples:
-    random = np.random.default_rng(37)
-    count = round(0.8 * SAMPLE_RATE)
-    echo = random.normal(size=count) * 10 ** (-3 * np.arange(count) / count)
-    echo *= 10 ** (5 / 20) / np.sqrt(np.sum(echo**2))
-    echo[0] = 1.0
-    size = 1 << (len(samples) + count).bit_length()
-    wet = np.fft.irfft(np.fft.rfft(samples, size) * np.fft.rfft(echo, size))[: len(samples)]
-    level = np.sqrt(np.mean(np.square(wet))) * 10 ** (-20 / 20)
-    noisy = wet + level * random.normal(size=len(wet))
-    return (0.5 * noisy / np.abs(noisy).max()).astype(np.float32)
+    return in_a_room(samples, 37, seconds=0.8, echo_db=5, noise_db=20, peak=0.5)
 
 
 def heard(

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import av
 import numpy as np
+from numpy.typing import NDArray
 
 from pipelines import SAMPLE_RATE, Samples, load_audio
 from tests.fixtures.people import Recording, joined, read_people
 
-__all__ = ["ROWS", "Utterance", "read_utterances", "row_sounds"]
+__all__ = ["ROWS", "Utterance", "in_a_room", "read_utterances", "row_sounds"]
 
 _SEEDS = 5
 _HOUR_S = 3600
@@ -179,14 +180,43 @@ def _noisy(ratio_db: float) -> Change:
 
 def _reverberant(samples: Samples, number: int) -> Samples:
     """Return the sound of a room: 0.8 s until the echo is 60 dB down."""
-    count = round(0.8 * SAMPLE_RATE)
-    echo = _random(number).normal(size=count) * 10 ** (-3 * np.arange(count) / count)
-    echo *= 1.0 / np.sqrt(np.sum(echo**2))  # as loud as the direct sound
+    seconds = 0.8
+    wet = _echoing(samples, _random(number), seconds, echo_db=0)
+    wet = wet[: len(samples) + round(seconds * SAMPLE_RATE) // 2]
+    return (wet * (np.abs(samples).max() / np.abs(wet).max())).astype(np.float32)
+
+
+def in_a_room(
+    samples: Samples, seed: int, *, seconds: float, echo_db: float, noise_db: float, peak: float
+) -> Samples:
+    """Return what a microphone hears at the far end of a room, as long as the samples.
+
+    Args:
+        samples: What is said.
+        seed: Of the echo and the noise.
+        seconds: Until the echo is 60 dB down.
+        echo_db: By how much it is louder than what comes directly.
+        noise_db: By how much white noise is softer than both.
+        peak: The loudest sample of the result.
+    """
+    random = np.random.default_rng(seed)
+    wet = _echoing(samples, random, seconds, echo_db)[: len(samples)]
+    level = np.sqrt(np.mean(np.square(wet))) * 10 ** (-noise_db / 20)
+    wet = wet + level * random.normal(size=len(wet))
+    heard: Samples = (wet * (peak / np.abs(wet).max())).astype(np.float32)
+    return heard
+
+
+def _echoing(
+    samples: Samples, random: np.random.Generator, seconds: float, echo_db: float
+) -> NDArray[np.float64]:
+    """Return samples with an echo, as in `in_a_room`, and what follows them."""
+    count = round(seconds * SAMPLE_RATE)
+    echo = random.normal(size=count) * 10 ** (-3 * np.arange(count) / count)
+    echo *= 10 ** (echo_db / 20) / np.sqrt(np.sum(echo**2))
     echo[0] = 1.0
     size = 1 << (len(samples) + count - 1).bit_length()
-    wet = np.fft.irfft(np.fft.rfft(samples, size) * np.fft.rfft(echo, size))
-    wet = wet[: len(samples) + count // 2]
-    return (wet * (np.abs(samples).max() / np.abs(wet).max())).astype(np.float32)
+    return np.fft.irfft(np.fft.rfft(samples, size) * np.fft.rfft(echo, size))
 
 
 def _three_times(samples: Samples, number: int) -> Samples:
