@@ -12,7 +12,6 @@ from edgeapp.exit_codes import unexpected
 from edgeapp.live.events import (
     SessionEnded,
     SessionEvent,
-    SpeakerEvent,
     Status,
     TextSettled,
     TranslationFinal,
@@ -20,6 +19,7 @@ from edgeapp.live.events import (
     WarningRaised,
     settles,
     speaker_and_event,
+    tagged_event,
 )
 from pipelines import (
     CommittedText,
@@ -178,7 +178,7 @@ class SettledEvents:
     @property
     def held(self) -> list[SessionEvent]:
         """The events that are held back, in order."""
-        return [_tagged(each.speaker, each.event) for each in self._held]
+        return [tagged_event(each.speaker, each.event) for each in self._held]
 
     def end(self) -> list[SessionEvent]:
         """Return the events that are held back: nothing more is corrected."""
@@ -201,7 +201,7 @@ class SettledEvents:
                 names.add(each.speaker)
                 waiting.append(each)
             else:
-                settled.append(_tagged(each.speaker, each.event))
+                settled.append(tagged_event(each.speaker, each.event))
         self._held = waiting
         return settled
 
@@ -225,8 +225,3 @@ class SettledEvents:
 
 def _is_speech(event: SessionEvent) -> bool:
     return isinstance(event, CommittedText | SpeechEnded)
-
-
-def _tagged(speaker: str, event: SessionEvent) -> SessionEvent:
-    """The event with the name of its speaker, if there are several."""
-    return SpeakerEvent(speaker, event) if speaker else event  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ __all__ = [
     "as_json",
     "settles",
     "speaker_and_event",
+    "tagged_event",
 ]
 
 
@@ -181,6 +182,11 @@ _TYPES: dict[type, str] = {
 def speaker_and_event(event: SessionEvent) -> tuple[str, SessionEvent]:
     """The name of an event's speaker, "" in a session of one channel, and the event itself."""
     return (event.speaker, event.event) if isinstance(event, SpeakerEvent) else ("", event)
+
+
+def tagged_event(speaker: str, event: SessionEvent) -> SessionEvent:
+    """Return an event with the name of its speaker; "": the event itself."""
+    return SpeakerEvent(speaker, event) if speaker else event  # type: ignore[arg-type]
 
 
 def settles(said: CorrectedText | TextSettled, text: CommittedText) -> bool:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from edgeapp.live.corrections import SettledEvents
 from edgeapp.live.events import (
     SessionEvent,
-    SpeakerEvent,
     TranslationFinal,
     TranslationPartial,
     speaker_and_event,
+    tagged_event,
 )
 from edgeapp.server.tasks.caption_lines import CaptionLines, line_message
 from pipelines import CommittedText, EdgeError, PartialText, SpeechEnded
@@ -218,7 +218,7 @@ class _Speech:
 
     def tagged(self, event: TranslationFinal | TranslationPartial) -> SessionEvent:
         """The event with the name of the speaker, if there are several."""
-        return SpeakerEvent(self._speaker, event) if self._speaker else event
+        return tagged_event(self._speaker, event)
 
 
 def _is_translation(event: SessionEvent) -> bool:
