@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from edgeapp.subtitles.formats import Cue
@@ -48,16 +49,13 @@ class SubtitleSegmenter:
         if not words:
             return
         continues_word = bool(self._text) and not text[0].isspace()
-        spans = [
-            (
-                start + (end - start) * index / len(words),
-                start + (end - start) * (index + 1) / len(words),
-            )
-            for index in range(len(words))
-        ]
         own = [word for word in timed if word.word.strip()]
         if [word.word.strip() for word in own] == words:
             spans = [(word.start, word.end) for word in own]
+        else:
+            count = len(words)
+            times = [start + (end - start) * index / count for index in range(count + 1)]
+            spans = list(pairwise(times))
         for index, (word, (word_start, word_end)) in enumerate(zip(words, spans, strict=True)):
             if self._text and (
                 len(self._text) + 1 + len(word) > _MAX_CUE_CHARACTERS
