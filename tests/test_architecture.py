@@ -60,6 +60,31 @@ def test_the_call_paths_are_up_to_date(title: str, call: Callable[[], CallPath])
     assert {file for file in documented ^ gone_through if not file.startswith("engine/")} == set()
 
 
+def test_no_fixture_is_imported() -> None:
+    """An imported fixture is a second one: it is set up once more, over what the first has set."""
+    trees = {
+        ".".join(path.relative_to(REPOSITORY).with_suffix("").parts): syntax_of(path)
+        for path in sorted((REPOSITORY / "tests").rglob("*.py"))
+    }
+    fixtures = {
+        (module, node.name)
+        for module, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
+    }
+    imported = {
+        f"{module} imports {name.name}"
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if (node.module, name.name) in fixtures
+    }
+    assert fixtures
+    assert imported == set()
+
+
 def test_circles_are_found() -> None:
     assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [["b", "c"]]
 

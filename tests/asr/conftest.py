@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -83,26 +82,11 @@ def fitted(engine: Engine, _fitted_files: tuple[Whisper, Path]) -> Pair:
     return Pair(ByWindow(folder, engine=engine), theirs)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _vocabularies() -> Iterator[list[Any]]:
-    """Let openai-whisper leave the files of its vocabularies open. What it caches is returned."""
+@pytest.fixture(scope="module", autouse=True)
+def _freed_vocabularies() -> Iterator[None]:
+    """Free openai-whisper's vocabularies after a file's tests: it keeps each, 22 MB, for ever."""
     from whisper import tokenizer
 
-    read = tokenizer.get_encoding
-
-    def get_encoding(**which: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            return read(**which)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokenizer, "get_encoding", get_encoding)
-        yield [read, tokenizer.get_tokenizer]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _freed_vocabularies(_vocabularies: list[Any]) -> Iterator[None]:
-    """Free openai-whisper's vocabularies after a file's tests: it keeps each, 22 MB, for ever."""
     yield
-    for cached in _vocabularies:
-        cached.cache_clear()
+    tokenizer.get_encoding.cache_clear()
+    tokenizer.get_tokenizer.cache_clear()

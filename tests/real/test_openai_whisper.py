@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from whisper.tokenizer import get_encoding
 
 from tests.asr.oracle import in_openai, of_openai
 from tests.real.conftest import Ours, Recordings, Report, Weights, alignment_heads
 
 
 def openai_whisper(folder: Path) -> Any:
-    with warnings.catch_warnings():  # it leaves the vocabulary's file open
-        warnings.simplefilter("ignore", ResourceWarning)
-        get_encoding(name="multilingual", num_languages=99)
     model = in_openai(folder)
     heads = torch.zeros(model.dims.n_text_layer, model.dims.n_text_head)
     for layer, head in alignment_heads(folder):

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ import pytest
 import uvicorn
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.model_pool import ModelPool
@@ -27,7 +31,7 @@ from edgeapp.server.request_log import RequestLog
 from edgeapp.server.routes import app_routes
 from edgeapp.server.serve import server_config
 from edgeapp.server.transport.connections import Connections, LimitedListener
-from edgeapp.settings import load_settings
+from edgeapp.settings import Settings, load_settings
 from tests.fixtures.browser import serving
 
 
@@ -117,3 +121,43 @@ def thread_server(tmp_path: Path) -> Iterator[Callable[..., str]]:
             return stack.enter_context(serving_routes(tmp_path, **options))
 
         yield start
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Makes clients of EdgeApp's own routes behind the security middleware; no model is loaded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # httpx has a successor
+        from starlette.testclient import TestClient
+    ends = []
+
+    def client(**options: Any) -> Any:
+        chosen = ServerOptions(**options)
+        own = app_routes(ModelPool(Settings(), listed_only=True), chosen, tmp_path / "history.db")
+        ends.append(own.close)
+        page = Route("/", lambda request: PlainTextResponse("the page"))
+        broken = Route("/favicon.ico", _fail)
+        app = Starlette(routes=[page, broken, *own.routes])
+        secured = SecurityMiddleware(
+            app,
+            own.service.logins,
+            hosts=chosen.host_names,
+            allow_origins=chosen.allow_origins,
+            proxies=chosen.proxies,
+        )
+        made = TestClient(
+            secured,
+            base_url="http://127.0.0.1",
+            follow_redirects=False,
+            raise_server_exceptions=False,
+        )
+        made.login_link = own.make_login_link
+        return made
+
+    yield client
+    for end in ends:
+        end()
+
+
+def _fail(request: Request) -> PlainTextResponse:
+    raise ZeroDivisionError

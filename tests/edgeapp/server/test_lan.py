@@ -19,7 +19,6 @@ from edgeapp.server.access.addresses import reachable, url_host
 from edgeapp.server.access.certificate import names_of_this_machine, own_certificate
 from edgeapp.server.access.login_links import LoginLinks
 from tests.edgeapp.server.test_security import SAME_ORIGIN
-from tests.edgeapp.server.test_security import serve as serve
 
 HERE = "192.0.2.7"
 NAMES = ("localhost", "127.0.0.1", "::1", HERE)

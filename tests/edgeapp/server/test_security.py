@@ -6,77 +6,30 @@ import asyncio
 import json
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 from starlette.websockets import WebSocketDisconnect
 from uvicorn.server import ServerState
 from websockets.protocol import State
 
-from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.addresses import TrustedProxies, is_loopback
 from edgeapp.server.access.auth import Logins
 from edgeapp.server.access.hosts import parse_host_names
-from edgeapp.server.access.security import SecurityMiddleware
 from edgeapp.server.options import ServerOptions, read_logins
-from edgeapp.server.routes import app_routes
 from edgeapp.server.transport.protocols import WebSocketProtocol
-from edgeapp.settings import Settings
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder
 
 SAME_ORIGIN = {"origin": "http://127.0.0.1"}
 SOCKET = "ws://127.0.0.1/edgeapp/session"
 Client = Any
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
-    """Makes clients of EdgeApp's own routes behind the security middleware; no model is loaded."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # httpx has a successor
-        from starlette.testclient import TestClient
-    ends = []
-
-    def client(**options: Any) -> Client:
-        chosen = ServerOptions(**options)
-        own = app_routes(ModelPool(Settings(), listed_only=True), chosen, tmp_path / "history.db")
-        ends.append(own.close)
-        page = Route("/", lambda request: PlainTextResponse("the page"))
-        broken = Route("/favicon.ico", _fail)
-        app = Starlette(routes=[page, broken, *own.routes])
-        secured = SecurityMiddleware(
-            app,
-            own.service.logins,
-            hosts=chosen.host_names,
-            allow_origins=chosen.allow_origins,
-            proxies=chosen.proxies,
-        )
-        made = TestClient(
-            secured,
-            base_url="http://127.0.0.1",
-            follow_redirects=False,
-            raise_server_exceptions=False,
-        )
-        made.login_link = own.make_login_link
-        return made
-
-    yield client
-    for end in ends:
-        end()
-
-
-def _fail(request: Request) -> PlainTextResponse:
-    raise ZeroDivisionError
 
 
 def refused(client: Client, headers: dict[str, str]) -> bool:

@@ -29,7 +29,6 @@ from pipelines.engine import (
     SuppressTokens,
 )
 from pipelines.errors import EngineError, OptionError
-from tests.asr.conftest import _vocabularies  # noqa: F401
 from tests.asr.oracle import in_openai
 from tests.conftest import Exactness
 from tests.engine.conftest import Folders, mel_source, token_sources
