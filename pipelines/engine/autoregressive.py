@@ -28,6 +28,8 @@ from pipelines.engine.decoding.speculative.drafters import (
 )
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.loaded_model import LoadedModel
+from pipelines.engine.model.sources import NoSource
+from pipelines.engine.model.sources.tokens import TokenSource
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.errors import OptionError, RequestError
 
@@ -208,8 +210,7 @@ class _EncodedModel:
     ) -> _EncodedModel:
         loaded = model if isinstance(model, LoadedModel) else _wrapped(model)
         loaded = loaded if use_cache else loaded.uncached()
-        source = loaded.architecture.source
-        if source != ("tokens" if encoder_decoder else "none"):
+        if not isinstance(loaded.source, TokenSource if encoder_decoder else NoSource):
             kind = "encoder-decoder that reads ids" if encoder_decoder else "decoder-only model"
             raise RequestError(f"{loaded.folder.name} is no {kind}")
         if encoder_decoder:

@@ -11,9 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.decoding.speculative.drafters import Drafter, NgramDrafter, NgramStore
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
@@ -29,7 +26,6 @@ __all__ = ["DraftReport", "Drafting", "load_draft_model"]
 _GAMMA = 4  # tokens of the first draft of a request; later ones adapt
 _NGRAMS = (2, 4)  # the shortest and the longest n-gram that a continuation is proposed for
 _TRIAL = 8  # sources that a draft model encodes, before its encoder has to have paid off
-_PROBE_FRAMES, _PROBE_SAMPLES = 64, 8_000
 _SHORTLIST = "shortlist.json"
 
 
@@ -204,7 +200,7 @@ def _check_pair(model: LoadedModel, draft_model: LoadedModel) -> None:
 
 def _have_same_encoder(model: LoadedModel, draft_model: LoadedModel) -> bool:
     """Whether both encoders compute the same: a short source is encoded by one and by both."""
-    probe = _probe(model)
+    probe = model.source.example(short=True)
     try:
         ((_, shared),) = model.encode_sharing([probe], draft_model)
     except RequestError:  # of another shape
@@ -219,7 +215,7 @@ def _layers_with_same_sources(
 ) -> tuple[int, ...] | None:
     """For each decoder layer of the draft model, one of the model that attends to equal keys and
     values; None if a layer has no such one."""
-    ((own, other),) = model.encode_sharing([_probe(model)], draft_model)
+    ((own, other),) = model.encode_sharing([model.source.example(short=True)], draft_model)
     layers = []
     for keys, values in zip(other.keys, other.values, strict=True):
         candidates = enumerate(zip(own.keys, own.values, strict=True))
@@ -227,14 +223,3 @@ def _layers_with_same_sources(
         layers.append(next(same, None))
     found = tuple(layer for layer in layers if layer is not None)
     return found if len(found) == len(layers) else None
-
-
-def _probe(model: LoadedModel) -> Tensor | list[int]:
-    architecture = model.architecture
-    if architecture.source == "audio":
-        frames = min(_PROBE_FRAMES, 2 * architecture.max_source_positions)
-        count = architecture.num_mel_bins * frames
-        return torch.arange(count).sin().view(architecture.num_mel_bins, frames)
-    if architecture.source == "waveform":
-        return torch.arange(_PROBE_SAMPLES).sin()
-    return [*range(3, 11), architecture.eos_ids[0]]

@@ -20,11 +20,13 @@ from pipelines.engine.decoding.request import FinishReason, Request
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.decoding.statistics import Statistics
+from pipelines.engine.model.sources import NoSource, Source, source_of
+from pipelines.engine.model.sources.base import check_vocabulary
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
 from pipelines.errors import EngineError, RequestError
-from pipelines.families.architecture import Architecture, waveform_positions
+from pipelines.families.architecture import Architecture
 
 __all__ = ["LoadedModel"]
 
@@ -49,6 +51,7 @@ class LoadedModel:
         budget: MemoryBudget | None = None,
     ) -> None:
         self._architecture, self._folder = backend.architecture, backend.folder
+        self._source = source_of(backend.architecture)
         self._scheduler = scheduler
         self._batch: Batch | None = Batch(backend, max_batch, budget or MemoryBudget())
         self._ahead: set[Future[EncodedSource]] = set()  # what is encoded in the background
@@ -73,6 +76,11 @@ class LoadedModel:
     def architecture(self) -> Architecture:
         """Sizes and kinds of the layers, and the special ids."""
         return self._architecture
+
+    @property
+    def source(self) -> Source:
+        """The kind of source that it encodes."""
+        return self._source
 
     @property
     def folder(self) -> Path:
@@ -117,7 +125,7 @@ class LoadedModel:
         Raises:
             RequestError: The model has an encoder.
         """
-        if self.architecture.source != "none":
+        if not isinstance(self._source, NoSource):
             raise RequestError(f"{self.folder.name} has an encoder: encode a source for it")
         return self._run(lambda: self._backend.encode([None]))[0]
 
@@ -249,16 +257,9 @@ class LoadedModel:
         )
 
     def _checked_sources(self, sources: Sequence[Any]) -> list[Any]:
-        checked: list[Any] = list(sources)
-        if self.architecture.source == "audio":
-            checked = self._check_frames(sources)
-        elif self.architecture.source == "waveform":
-            checked = [self._check_waveform(source) for source in sources]
-        elif self.architecture.source == "tokens":
-            checked = [self._check_ids(source) for source in sources]
-        elif self.architecture.source == "none":
+        if isinstance(self._source, NoSource):
             raise RequestError(f"{self.folder.name} is decoder-only: it has nothing to encode")
-        return checked
+        return self._source.check(sources, self.takes_any_shapes)
 
     def score(self, encoded: EncodedSource, tokens: Sequence[int]) -> Tensor:
         """Logits after each token of a given target, in one pass.
@@ -308,7 +309,7 @@ class LoadedModel:
                     f"token_probs ({position}, {token}) lies outside the prompt or vocabulary"
                 )
         self._check_heads(request.attention)
-        _check_vocabulary(request.draft, self.architecture.vocab_size, "a draft")
+        check_vocabulary(request.draft, self.architecture.vocab_size, "a draft")
         if request.drafter is not None:
             request.drafter.check(self.architecture.vocab_size)
         state = RequestState(
@@ -372,48 +373,6 @@ class LoadedModel:
             batch.fail(EngineError(f"{self.folder.name} was unloaded"))
         self.stop_ahead()
 
-    def _check_frames(self, sources: Sequence[Any]) -> list[Tensor]:
-        shape = (self.architecture.num_mel_bins, 2 * self.architecture.max_source_positions)
-        tensors = [torch.as_tensor(source, dtype=torch.float32) for source in sources]
-        for tensor in tensors:
-            mels, frames = tensor.shape if tensor.ndim == 2 else (0, 0)
-            if mels != shape[0] or not 0 < frames <= shape[1] or frames % 2:
-                raise RequestError(
-                    f"audio of shape {list(tensor.shape)}: this model takes "
-                    f"[{shape[0]} mels, up to {shape[1]} frames, an even number]"
-                )
-            if tensor.shape != tensors[0].shape and not self.takes_any_shapes:
-                raise RequestError("sources encoded together must have the same number of frames")
-            if not torch.isfinite(tensor).all():
-                raise RequestError("audio features hold NaN or infinity")
-        return tensors
-
-    def _check_waveform(self, source: Any) -> Tensor:
-        samples = torch.as_tensor(source, dtype=torch.float32)
-        longest = self.architecture.max_source_positions
-        positions = waveform_positions(len(samples)) if samples.ndim == 1 else 0
-        if not 0 < positions <= longest:
-            raise RequestError(
-                f"sound of shape {list(samples.shape)}: this model takes [samples] at 16 kHz, "
-                f"enough for 1 to {longest} states of 24 ms"
-            )
-        if not torch.isfinite(samples).all():
-            raise RequestError("the sound holds NaN or infinity")
-        return samples
-
-    def _check_ids(self, source: Sequence[int]) -> list[int]:
-        architecture = self.architecture
-        ids = [int(i) for i in source]
-        if not ids:
-            raise RequestError("a source holds no tokens")
-        if len(ids) > architecture.max_source_positions:
-            raise RequestError(
-                f"a source of {len(ids)} tokens is longer than the model's "
-                f"{architecture.max_source_positions} positions; split it"
-            )
-        _check_vocabulary(ids, architecture.source_vocab_size, "a source")
-        return ids
-
     def _check_heads(self, heads: Sequence[tuple[int, int]]) -> None:
         stack = self.architecture.decoder
         if heads and not self._backend.reports_attention:
@@ -438,12 +397,4 @@ class LoadedModel:
                 f"a prompt of {len(tokens)} tokens is longer than the model's "
                 f"{self.architecture.max_target_positions} positions"
             )
-        _check_vocabulary(tokens, self.architecture.vocab_size, "a prompt")
-
-
-def _check_vocabulary(ids: Sequence[int], vocab_size: int, what: str) -> None:
-    for token in ids:
-        if not 0 <= token < vocab_size:
-            raise RequestError(
-                f"{what} holds the id {token}, outside the vocabulary of {vocab_size}"
-            )
+        check_vocabulary(tokens, self.architecture.vocab_size, "a prompt")

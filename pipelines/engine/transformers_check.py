@@ -13,15 +13,13 @@ from torch import Tensor
 from pipelines.engine.decoding.request import Request
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.engine import Engine
+from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.weights.checkpoint import open_weights
 from pipelines.errors import CheckpointError, UnsupportedTask
-from pipelines.families.architecture import Architecture
 
 __all__ = ["Comparison", "compare_with_transformers"]
 
 _TIE = 1e-3  # logits closer than this are equally likely
-_SOURCE_TOKENS = 20
-_SOURCE_SAMPLES = 5 * 16_000
 
 
 @dataclass(frozen=True)
@@ -55,15 +53,15 @@ def compare_with_transformers(folder: Path, tokens: int = 32) -> Comparison:
     """
     with Engine(device="cpu", compute_type="float32") as engine:
         model = engine.load(folder)
-        architecture = model.architecture
-        source = _source(architecture)
+        start = (model.architecture.start_id,)
+        source = model.source.example()
         encoded = model.encode([source])[0]
         options = GenerationOptions(max_new_tokens=tokens, eos_ids=())
-        request = Request(encoded, (architecture.start_id,), options)
-        ours = [architecture.start_id, *engine.generate([request])[0].tokens]
+        request = Request(encoded, start, options)
+        ours = [*start, *engine.generate([request])[0].tokens]
         logits = model.score(encoded, ours[:-1])
     with torch.inference_mode():
-        theirs = _module(folder, architecture)(source, ours[:-1])
+        theirs = _module(folder, model)(source, ours[:-1])
     for position, (row, chosen) in enumerate(zip(theirs, ours[1:], strict=True)):
         best = int(row.argmax())
         if best != chosen:
@@ -73,19 +71,7 @@ def compare_with_transformers(folder: Path, tokens: int = 32) -> Comparison:
     return Comparison(len(ours) - 1, None, float((logits - theirs).abs().max()))
 
 
-def _source(architecture: Architecture) -> Any:
-    generator = torch.Generator().manual_seed(0)
-    if architecture.source == "audio":
-        frames = 2 * architecture.max_source_positions
-        return torch.randn(architecture.num_mel_bins, frames, generator=generator)
-    if architecture.source == "waveform":
-        return torch.randn(_SOURCE_SAMPLES, generator=generator) * 0.1
-    count = min(_SOURCE_TOKENS, architecture.max_source_positions - 1)
-    ids = torch.randint(0, architecture.source_vocab_size, (count,), generator=generator)
-    return [*ids.tolist(), architecture.eos_ids[0]]
-
-
-def _module(folder: Path, architecture: Architecture) -> Callable[[Any, list[int]], Tensor]:
+def _module(folder: Path, model: LoadedModel) -> Callable[[Any, list[int]], Tensor]:
     """transformers' model as a function: source, target ids → logits [ids, vocab]."""
     import transformers
 
@@ -94,11 +80,12 @@ def _module(folder: Path, architecture: Architecture) -> Callable[[Any, list[int
     except (ValueError, KeyError) as error:
         raise UnsupportedTask(
             f"{folder.name} cannot be compared: transformers has no model of the type "
-            f"{architecture.family}"
+            f"{model.architecture.family}"
         ) from error
-    text = architecture.source == "tokens"
     auto: Any = (
-        transformers.AutoModelForSeq2SeqLM if text else transformers.AutoModelForSpeechSeq2Seq
+        transformers.AutoModelForSpeechSeq2Seq
+        if model.source.is_sound
+        else transformers.AutoModelForSeq2SeqLM
     )
     weights = open_weights(folder)
     state = {name: weights.read(name).float() for name in weights.names}

@@ -98,7 +98,7 @@ def _ours(args: argparse.Namespace, kind: str, level: str) -> Callable[[], objec
 
     def work() -> object:
         with torch.inference_mode():
-            return model.backend._encoder.encode_audio(frames, ComputeThreads())
+            return model.backend._encoder.encode(frames, ComputeThreads())[0]
 
     return work
 

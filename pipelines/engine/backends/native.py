@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pipelines.engine.model.decoder import Decoder, SourceSpan
+from pipelines.engine.model.decoder import Decoder
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.precision import ComputePlan
+from pipelines.engine.model.sources import SourceSpan, source_of
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
-from pipelines.engine.state.forward_batch import ForwardBatch, padding_mask
+from pipelines.engine.state.forward_batch import ForwardBatch
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.checkpoint import open_weights
 from pipelines.errors import OptionError
@@ -27,8 +28,6 @@ from pipelines.malloc import trim_heap
 
 __all__ = ["NativeBackend"]
 
-# Text tokens encoded in one pass on a CPU, so that activations between layers stay in its caches.
-_ENCODER_BATCH_TOKENS = 512
 # Threads up to which sound is encoded ahead by one of them. Measured on two.
 _MOST_THREADS_AHEAD = 4
 
@@ -59,13 +58,13 @@ class NativeBackend:
         self.architecture = architecture_of(read_config(folder), str(folder))
         self.shortlist = shortlist
         self._check_shortlist()
-        hears = self.architecture.source in ("audio", "waveform")
-        head_dim = self.architecture.encoder.head_dim
-        plan = plan.for_audio_source(head_dim) if hears else plan.for_text_source()
+        self._source = source_of(self.architecture)
+        is_sound, head_dim = self._source.is_sound, self.architecture.encoder.head_dim
+        plan = plan.for_audio_source(head_dim) if is_sound else plan.for_text_source()
         if self.architecture.decoder.relative is not None:
             plan = plan.without_float16_activations()
         self.plan = plan
-        self._one_by_one = hears and not plan.on_gpu
+        self._one_by_one = is_sound and not plan.on_gpu
         self._compute_threads = compute_threads
         tensor_name = FAMILIES[self.architecture.family].tensor_name
         weights = open_weights(folder).named(tensor_name)
@@ -175,7 +174,8 @@ class NativeBackend:
     ) -> list[tuple[EncodedSource, ...]]:
         """Encode sources in batches; one EncodedSource per source and backend."""
         self._compute_threads.use()
-        batches = self._encoder_batches(sources)
+        on_gpu = self.plan.on_gpu
+        batches = [[*range(len(sources))]] if on_gpu else self._source.batches(sources)
         jobs = [
             partial(self._encode_batch, [sources[i] for i in batch], backends) for batch in batches
         ]
@@ -188,27 +188,10 @@ class NativeBackend:
         encoded = dict(zip(order, chain.from_iterable(results), strict=True))
         return [encoded[i] for i in range(len(sources))]
 
-    def _encoder_batches(self, sources: Sequence[Any]) -> list[list[int]]:
-        """Indices of the sources that are encoded together."""
-        if self.plan.on_gpu:
-            return [list(range(len(sources)))]
-        if self._one_by_one:
-            # On a CPU one window fills the caches: eight in one batch took longer than one by one,
-            # and four at a time on a thread each an eighth less than one by one.
-            return [[i] for i in range(len(sources))]
-        return _batches_by_length([len(source) for source in sources], _ENCODER_BATCH_TOKENS)
-
     def _encode_batch(
         self, sources: Sequence[Any], backends: Sequence[NativeBackend], threads: ComputeThreads
     ) -> list[tuple[EncodedSource, ...]]:
-        if self.architecture.source == "audio":
-            hidden = self._encoder.encode_audio(torch.stack(list(sources)), threads)
-            spans = [(index, 0, hidden.shape[1]) for index in range(len(hidden))]
-        elif self.architecture.source == "waveform":
-            hidden, lengths = self._encoder.encode_waveforms(sources, threads)
-            spans = [(index, 0, length) for index, length in enumerate(lengths)]
-        else:
-            hidden, spans = self._encode_texts(sources)
+        hidden, spans = self._encoder.encode(sources, threads)
         by_backend = [
             backend._project_cross_kv(
                 hidden.to(backend.plan.device, backend._encoder.dtype), spans, threads
@@ -216,20 +199,6 @@ class NativeBackend:
             for backend in backends
         ]
         return list(zip(*by_backend, strict=True))
-
-    def _encode_texts(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, list[SourceSpan]]:
-        """Hidden states [batch, length, d_model] of texts, and where each text is in them."""
-        lengths = [len(source) for source in sources]
-        if self._encoder.can_encode_flat:
-            stops = list(accumulate(lengths))
-            spans = [(0, stop - length, stop) for length, stop in zip(lengths, stops, strict=True)]
-            return self._encoder.encode_text_flat(sources)[None], spans
-        ids = torch.full((len(sources), max(lengths)), self.architecture.pad_id)
-        for index, source in enumerate(sources):
-            ids[index, : len(source)] = torch.tensor(source)
-        mask = padding_mask(lengths, max(lengths), self.plan.device, self._encoder.dtype)
-        spans = [(index, 0, length) for index, length in enumerate(lengths)]
-        return self._encoder.encode_text(ids.to(self.plan.device), mask), spans
 
     def _project_cross_kv(
         self, hidden: Tensor, spans: Sequence[SourceSpan], threads: ComputeThreads
@@ -273,18 +242,3 @@ class NativeBackend:
     ) -> tuple[Tensor, Tensor]:
         """The most likely tokens, as Backend.argmax."""
         return self._decoder.lm_head.argmax(hidden, suppressed, logprobs)
-
-
-def _batches_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Group sources of similar length.
-
-    Returns:
-        Indices of each batch: one source, or several with at most `max_tokens` tokens, padding
-        included.
-    """
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if not batches or (len(batches[-1]) + 1) * lengths[index] > max_tokens:
-            batches.append([])
-        batches[-1].append(index)
-    return batches

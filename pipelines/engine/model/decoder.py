@@ -29,6 +29,7 @@ from pipelines.engine.model.layers import (
 from pipelines.engine.model.lm_head import LMHead
 from pipelines.engine.model.precision import ComputePlan, StackPrecision
 from pipelines.engine.model.rotary import RotaryTable, rotate
+from pipelines.engine.model.sources import SourceSpan, source_of
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.state.forward_batch import AttentionMetadata, ForwardBatch, attention_metadata
@@ -36,10 +37,7 @@ from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.families.architecture import Architecture
 
-__all__ = ["Decoder", "SourceSpan"]
-
-# Where the states of a source are: index in the batch, first position, last position + 1.
-SourceSpan = tuple[int, int, int]
+__all__ = ["Decoder"]
 
 
 class _DecoderLayer:
@@ -237,7 +235,7 @@ class Decoder:
         stack = architecture.decoder
         build = LayerBuilder(weights, stack, plan.decoder, plan.device)
         self.dtype, self.device = plan.decoder.activation_dtype, plan.device
-        self._stack, self._long_sources = stack, architecture.source == "audio"
+        self._stack, self._long_sources = stack, source_of(architecture).is_long
         self._d_model, self._max_length = stack.d_model, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
         self._embedding = Embedding(build, name, architecture.vocab_size)

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from pipelines.engine.kernels.host.attention import CompiledAttention
 from pipelines.engine.kernels.host.encoder import CompiledEncoder
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.host.stack import CompiledLayer
 from pipelines.engine.model.layers import (
-    Embedding,
     FeedForward,
     LayerBuilder,
     RelativeBias,
     affine_of,
-    embedding_name,
 )
 from pipelines.engine.model.precision import ComputePlan
 from pipelines.engine.model.rotary import RotaryTable, rotate
+from pipelines.engine.model.sources import SourceSpan, source_of
 from pipelines.engine.model.threads import ComputeThreads
-from pipelines.engine.model.waveform_stem import WaveformStem
 from pipelines.engine.state.forward_batch import padding_mask
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.families.architecture import Architecture
@@ -147,24 +147,13 @@ class _EncoderLayer:
 
 
 class Encoder:
-    """Sources → hidden states. Sound enters through convolutions, text through embeddings."""
+    """Sources → hidden states. Its stem embeds the sources of the model's kind."""
 
     def __init__(self, weights: Weights, architecture: Architecture, plan: ComputePlan) -> None:
         stack = architecture.encoder
         build = LayerBuilder(weights, stack, plan.encoder, plan.device)
         self.dtype, self.device = plan.encoder.activation_dtype, plan.device
-        if architecture.source == "audio":
-            name, mels = "model.encoder", architecture.num_mel_bins
-            self._convolutions = [
-                (build.tensor(f"{name}.conv{i}.weight", stack.d_model, inputs, 3),
-                 build.tensor(f"{name}.conv{i}.bias", stack.d_model))
-                for i, inputs in ((1, mels), (2, stack.d_model))
-            ]  # fmt: skip
-        elif architecture.source == "waveform":
-            self._stem = WaveformStem(weights, stack.d_model, plan.device)
-        else:
-            table = embedding_name(weights, architecture, "encoder")
-            self._embedding = Embedding(build, table, architecture.source_vocab_size)
+        self._stem = source_of(architecture).stem(build)
         self._relative = self._positions = self._rotary = None
         if stack.relative is not None:
             self._relative = RelativeBias(build, "model.encoder.relative_bias.weight")
@@ -182,83 +171,53 @@ class Encoder:
             stack, [layer.compiled for layer in self._layers], affine_of(self._final_norm)
         )
 
-    @property
-    def can_encode_flat(self) -> bool:
-        """Whether `encode_text_flat` is available: several texts without padding."""
-        return self._compiled is not None
-
-    def encode_audio(self, frames: Tensor, threads: ComputeThreads) -> Tensor:
-        """Encode windows of audio.
+    def encode(
+        self, sources: Sequence[Any], threads: ComputeThreads
+    ) -> tuple[Tensor, list[SourceSpan]]:
+        """Encode checked sources in one pass.
 
         On a CPU the result does not depend on the number of threads, to the last bit: each part of
         the work is computed by one of them. torch's own operations divide a product of matrices by
         the number of threads, and with it the order of its sums.
 
         Args:
-            frames: Log-mel frames [batch, mels, 2 × length].
+            sources: As the model's kind of source takes them.
             threads: Compute what is independent side by side.
 
         Returns:
-            Hidden states [batch, length, d_model].
+            Hidden states [batch, longest, d_model], and where each source is in them.
         """
-        x = frames.to(self.device, self.dtype)
-        for stride, (weight, bias) in enumerate(self._convolutions, start=1):
-            x = F.gelu(F.conv1d(x, weight, bias, stride=stride, padding=1))
-        x = x.transpose(1, 2)
-        if not x.is_cpu:
-            return self._run(x, None)
-        x = self._embedded(x)
-        return torch.stack([self._run_tiles(window, threads) for window in x])
+        return self._stem.encode(self, sources, threads)
 
-    def encode_waveforms(
-        self, sources: Sequence[Tensor], threads: ComputeThreads
-    ) -> tuple[Tensor, list[int]]:
-        """Encode raw sound at 16 kHz, without padding it to a fixed length.
+    @property
+    def can_run_flat(self) -> bool:
+        """As EncoderLayers.can_run_flat."""
+        return self._compiled is not None
 
-        Args:
-            sources: samples [n] of each, of any lengths; on a CPU a single one.
-            threads: as `encode_audio`.
+    def run_flat(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """As EncoderLayers.run_flat."""
+        assert self._compiled is not None, "the caller checks can_run_flat"
+        if self._positions is not None:
+            x = x + self._positions[[*chain.from_iterable(map(range, lengths))]]
+        return self._compiled(
+            x if self._embedding_norm is None else self._embedding_norm(x), lengths
+        )
 
-        Returns:
-            Hidden states [batch, longest, d_model], and the number of valid ones of each source.
-        """
-        states = [self._stem(source).to(self.dtype) for source in sources]
+    def run_each(
+        self, states: Sequence[Tensor], threads: ComputeThreads
+    ) -> tuple[Tensor, list[SourceSpan]]:
+        """As EncoderLayers.run_each."""
         lengths = [len(state) for state in states]
-        if len(states) == 1 and states[0].is_cpu:
-            return self._run_tiles(states[0], threads)[None], lengths
-        x = torch.nn.utils.rnn.pad_sequence(states, batch_first=True)
-        return self._run(x, padding_mask(lengths, max(lengths), self.device, self.dtype)), lengths
+        if self.device.type == "cpu":
+            states = [self._run_tiles(self._embedded(state), threads) for state in states]
+        x = pad_sequence([*states], batch_first=True)
+        if self.device.type != "cpu":
+            x = self.run_padded(x, lengths)
+        return x, [(index, 0, length) for index, length in enumerate(lengths)]
 
-    def encode_text(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """Encode padded texts.
-
-        Args:
-            ids: [batch, length].
-            mask: [batch, 1, 1, length], −∞ for padding; None if there is no padding.
-
-        Returns:
-            Hidden states [batch, length, d_model].
-        """
-        return self._run(self._embedding(ids), mask)
-
-    def encode_text_flat(self, sources: Sequence[Sequence[int]]) -> Tensor:
-        """Token ids of texts → hidden states [sum of lengths, d_model], concatenated."""
-        assert self._compiled is not None, "the caller checks can_encode_flat"
-        lengths = [len(source) for source in sources]
-        x = self._embedding(torch.tensor(list(chain.from_iterable(sources))))
-        if self._positions is not None:
-            x = x + self._positions[list(chain.from_iterable(map(range, lengths)))]
-        x = x if self._embedding_norm is None else self._embedding_norm(x)
-        return self._compiled(x, lengths)
-
-    def _embedded(self, x: Tensor) -> Tensor:
-        """Add positions to [batch, length, d_model], and normalize."""
-        if self._positions is not None:
-            x = x + self._positions[: x.shape[1]]
-        return x if self._embedding_norm is None else self._embedding_norm(x)
-
-    def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Sources [batch, length, d_model] → hidden states of the same shape."""
+    def run_padded(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """As EncoderLayers.run_padded."""
+        mask = padding_mask(lengths, x.shape[1], self.device, self.dtype)
         x = self._embedded(x)
         if self._relative is not None:
             positions = torch.arange(x.shape[1], device=x.device)[None]
@@ -267,6 +226,12 @@ class Encoder:
         for layer in self._layers:
             x = layer(x, mask, rotation)
         return x if self._final_norm is None else self._final_norm(x)
+
+    def _embedded(self, x: Tensor) -> Tensor:
+        """Add positions to [..., length, d_model], and normalize."""
+        if self._positions is not None:
+            x = x + self._positions[: x.shape[-2]]
+        return x if self._embedding_norm is None else self._embedding_norm(x)
 
     def _rotation(self, positions: slice) -> tuple[Tensor, Tensor] | None:
         return None if self._rotary is None else self._rotary.at(positions)

@@ -123,6 +123,6 @@ def test_a_shared_embedding_is_in_memory_once(compute_type: str, checkpoints: Fo
     with Engine(device="cpu", compute_type=compute_type, threads=1) as engine:
         backend = engine.load(checkpoints("marian:opus-mt-en-de")).backend
         assert isinstance(backend, NativeBackend)
-        mine, others = backend._encoder._embedding, backend._decoder._embedding
+        mine, others = backend._encoder._stem.embedding, backend._decoder._embedding
         assert mine.table.data_ptr() == others.table.data_ptr()
         assert mine.table.is_floating_point() == (compute_type == "float32")
