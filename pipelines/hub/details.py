@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pipelines.families import Task
-from pipelines.hub.cache import cache_folder, language_tokens, read_json, size_of
+from pipelines.hub.cache import language_tokens, read_json, size_of
 from pipelines.hub.catalog import resolve
-from pipelines.hub.deletion import delete_unused, unused_blobs
-from pipelines.hub.foreign import foreign_origin, foreign_root, is_outdated
+from pipelines.hub.foreign import foreign_origin
 from pipelines.hub.listing import RemoteFile
 from pipelines.hub.sources import published_model
 from pipelines.hub.transfer import content_digest
 
-__all__ = [
-    "CheckedFile",
-    "ModelDetails",
-    "Leftover",
-    "find_leftovers",
-    "model_details",
-    "verify_files",
-]
-
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _README_BYTES = 1 << 20
-_ABANDONED_S = 24 * 3600.0  # a download that runs writes more often
 # SHA-256 of openai-whisper's files: they are part of the addresses that it loads them from.
 _OPENAI_HASHES = {
     "tiny.en": "d3dd57d32accea0b295c96e26691aa14d8822fac7d9d27d5dc00b4ca2826dd03",
@@ -94,32 +81,6 @@ class CheckedFile:
     state: Literal["ok", "changed", "unknown"]
 
 
-@dataclass(frozen=True)
-class Leftover:
-    """A file or folder that nothing uses any more.
-
-    Attributes:
-        path: What `remove` deletes.
-        size_bytes: The space that it takes.
-        reason: Why it is not needed, as the end of a sentence.
-        is_shared: Whether it lies in the store that repositories share.
-    """
-
-    path: Path
-    size_bytes: int
-    reason: str
-    is_shared: bool = False
-
-    def remove(self) -> None:
-        """Delete it. Raises OSError."""
-        if self.is_shared:
-            delete_unused(self.path)
-        elif self.path.is_dir() and not self.path.is_symlink():
-            shutil.rmtree(self.path)
-        else:
-            self.path.unlink(missing_ok=True)
-
-
 def model_details(name: str) -> ModelDetails:
     """What is known of a model on this machine.
 
@@ -173,32 +134,6 @@ def verify_files(name: str) -> Iterator[CheckedFile]:
     for file in files:
         if file.is_file():
             yield CheckedFile(file.name, _state(file))
-
-
-def find_leftovers() -> list[Leftover]:
-    """Return what is not used any more.
-
-    These are folders for models of other programs that are gone or were changed, downloads that
-    were interrupted a day ago or earlier, and shared files whose repositories were deleted.
-    """
-    found = []
-    if foreign_root().is_dir():
-        for folder in sorted(foreign_root().iterdir()):
-            if folder.is_dir() and (reason := is_outdated(folder)):
-                files = [file for file in folder.rglob("*") if file.is_file()]
-                size = sum(file.lstat().st_size for file in files)
-                found.append(Leftover(folder, size, reason))
-    oldest = time.time() - _ABANDONED_S
-    for part in sorted(cache_folder().glob("models--*/blobs/*.incomplete")):
-        status = part.lstat()
-        if status.st_mtime < oldest:
-            found.append(Leftover(part, status.st_size, "its download was interrupted"))
-    for folder in sorted(cache_folder().glob("models--*/index.*.tmp")):
-        if folder.lstat().st_mtime < oldest:
-            found.append(Leftover(folder, size_of(folder), "its download was interrupted"))
-    for blob in unused_blobs():
-        found.append(Leftover(blob, blob.stat().st_size, "no model links to it", is_shared=True))
-    return found
 
 
 def _state(file: Path) -> Literal["ok", "changed", "unknown"]:
