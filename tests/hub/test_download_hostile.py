@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import itertools
-import json
 import resource
 import shutil
 import threading
@@ -18,11 +17,17 @@ from typing import Any
 import pytest
 
 from pipelines.errors import ModelError
-from pipelines.hub import client, listing, pull, resolve
+from pipelines.hub import client, listing, pull, remove, resolve
 from tests.fixtures.hub import Answer, Hub
-from tests.hub.conftest import TINY, WEIGHTS, Files, refusal, refused, whisper_files
-
-INDEX = f"{WEIGHTS}.index.json"
+from tests.hub.conftest import (
+    INDEX,
+    TINY,
+    WEIGHTS,
+    refusal,
+    refused,
+    whisper_files,
+    without_shards,
+)
 
 # Two hundred cases of a twentieth of a second each.
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("impatient", "canary")]
@@ -41,13 +46,6 @@ def changed(name: str, **fields: Any) -> Callable[[dict[str, Any]], Any]:
         return info
 
     return change
-
-
-def without_shards(files: Files, shards: Files) -> Files:
-    """A model whose index names these files."""
-    index = {"weight_map": {f"tensor{i}": name for i, name in enumerate(shards)}}
-    kept = {k: v for k, v in files.items() if k not in (WEIGHTS, "pytorch_model.bin")}
-    return {**kept, INDEX: json.dumps(index).encode(), **shards}
 
 
 @pytest.mark.parametrize(
@@ -244,6 +242,29 @@ def test_other_headers_name_nothing(hub: Hub, hub_cache: Path, header: str, valu
     assert str(blob) == f"../../blobs/{hashlib.sha256(files[WEIGHTS]).hexdigest()}"
     git = hashlib.sha1(b"blob %d\0" % len(files["config.json"]) + files["config.json"])
     assert str((folder / "config.json").readlink()) == f"../../blobs/{git.hexdigest()}"
+
+
+def test_xet_is_left_out_if_the_hub_sends_the_token_elsewhere(hub: Hub) -> None:
+    """Xet's own client would send it to the address that the hub names: the file comes by HTTP."""
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    for route in ("https://evil.example/token", f"{hub.url}.evil.example/token", "//x/token"):
+        hub.answers[WEIGHTS] = Answer(
+            headers={"X-Xet-Hash": "a" * 64, "X-Xet-Refresh-Route": route}
+        )
+        assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+        remove("tiny")
+
+
+def test_a_client_that_is_made_anew_keeps_the_rules(hub: Hub) -> None:
+    """As huggingface_hub makes it after an error of the connection."""
+    from huggingface_hub import close_session, get_session
+
+    hub.host_files(TINY, whisper_files())
+    pull("tiny")
+    close_session()
+    hooks = get_session().event_hooks
+    assert [len(hooks[kind]) for kind in ("request", "response")] == [2, 1]
 
 
 # Content
