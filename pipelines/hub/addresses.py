@@ -10,15 +10,6 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from pipelines.errors import OptionError
 from pipelines.hub.names import shown
 
-__all__ = [
-    "InsecureMirror",
-    "check_endpoint",
-    "insecure_mirror",
-    "may_send_token",
-    "redirect_target",
-    "same_origin",
-]
-
 _LONGEST = 8192  # characters; signed addresses have about 1,500
 _TOKEN_OVER_HTTP = "EDGEAPP_TOKEN_OVER_HTTP"  # environment: "1" sends the token in any case
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")  # a name or IPv4 address, or IPv6

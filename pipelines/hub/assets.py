@@ -8,8 +8,6 @@ from pathlib import Path
 from pipelines.errors import ModelNotFound
 from pipelines.families import Task
 
-__all__ = ["BUNDLED", "Bundled", "assets_folder", "bundled_folder"]
-
 
 @dataclass(frozen=True)
 class Bundled:

@@ -26,26 +26,6 @@ from pipelines.hub.listing import is_shard_name
 from pipelines.hub.names import is_repository, shown
 from pipelines.json_files import TOKENIZER_BYTES, read_json_object
 
-__all__ = [
-    "cache_folder",
-    "folder_task",
-    "free_bytes",
-    "language_tokens",
-    "cached_models",
-    "cached_repositories",
-    "cached_snapshot",
-    "read_json",
-    "reads_lines",
-    "shard_names",
-    "size_of",
-    "snapshots",
-    "storage_folder",
-    "unsupported",
-    "unusable",
-    "usable_snapshot",
-    "use_cache_folder",
-]
-
 _SEPARATE_VOCABULARIES = (("target_vocab.json",),)
 
 _chosen_folder: Path | None = None

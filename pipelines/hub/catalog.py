@@ -31,19 +31,6 @@ from pipelines.hub.other_programs import find_elsewhere, other_models
 from pipelines.hub.sources import PublishedModel, published_model
 from pipelines.hub.stamp import Stamp, models_stamp
 
-__all__ = [
-    "ModelInfo",
-    "ResolvedModel",
-    "cached_published",
-    "elsewhere",
-    "folder_of",
-    "incomplete_models",
-    "list_models",
-    "remove",
-    "resolve",
-    "resolved",
-]
-
 Origin = Literal["bundled", "cache", "folder", "hub", "other"]
 
 

@@ -47,16 +47,6 @@ from pipelines.hub.names import multilingual_models, repository_of
 from pipelines.hub.sources import published_model
 from pipelines.languages import check_spoken, language_in_name
 
-__all__ = [
-    "RECOMMENDED_READER",
-    "RECOMMENDED_RECOGNIZER",
-    "RECOMMENDED_RECOGNIZER_IN_WORDS",
-    "check_recognizer_language",
-    "choose_default",
-    "recognizer_languages",
-    "translator_to_download",
-]
-
 _RECOGNISERS = (
     "large-v3",
     "turbo",

@@ -24,14 +24,6 @@ from pipelines.errors import CheckpointError, ModelError
 from pipelines.formats import foreign_model, is_foreign
 from pipelines.json_files import read_json_object
 
-__all__ = [
-    "foreign_folder",
-    "foreign_origin",
-    "foreign_root",
-    "holds_foreign_model",
-    "is_outdated",
-]
-
 _ORIGIN = "origin.json"  # in each folder: the program, the path and the kind of numbers
 _LAYOUT = "3"  # of the folders: a later version of the program writes new ones
 _ABANDONED_S = 3600.0  # a folder is written in seconds

@@ -15,8 +15,6 @@ from typing import Any
 from pipelines.errors import ModelError
 from pipelines.hub.names import shown
 
-__all__ = ["Listing", "RemoteFile", "is_shard_name", "parse_listing"]
-
 Refusal = Callable[[str], ModelError]
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -10,17 +10,6 @@ import difflib
 import re
 import reprlib
 
-__all__ = [
-    "MODEL_LANGUAGES",
-    "is_repository",
-    "multilingual_models",
-    "plain_line",
-    "repository_of",
-    "short_name",
-    "shown",
-    "similar_names",
-]
-
 _WHISPER_SIZES = (
     "tiny",
     "tiny.en",

