@@ -20,7 +20,7 @@ from logging import ERROR
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from pipelines.errors import ModelError
+from pipelines.errors import EdgeError, ModelError
 from pipelines.hub.addresses import (
     InsecureMirror,
     check_endpoint,
@@ -34,6 +34,7 @@ from pipelines.hub.names import plain_line, shown
 
 if TYPE_CHECKING:
     import httpx2
+    from huggingface_hub import HfApi
 
 _OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416
 _LISTING_BYTES = 16 << 20  # about 60,000 files
@@ -41,9 +42,6 @@ _REDIRECTS = 5
 _PROGRESS_BYTES = 64 << 10
 _STALL_S = 60.0  # a connection that brings less than _PROGRESS_BYTES in this time has stalled
 _LONGEST_WAIT_S = 60  # before a retry, if the hub asks for it
-# The client builds paths from these headers.
-_PATH_HEADERS = ("ETag", "X-Linked-ETag", "X-Repo-Commit")
-_PATH = re.compile(r"\.\.|\\|[\x00-\x1f\x7f]|^/")
 _ERROR_HEADERS = ("X-Error-Code", "X-Error-Message")
 
 
@@ -85,9 +83,10 @@ class Call:
         limit: The most bytes of all answers together.
         file: The file whose content is asked for, as it is listed; else None.
         commit: The commit of the listing.
+        start: The bytes of the file that an earlier attempt brought.
         begun: Called when content of the file arrives, before its first byte.
-        report: Called with the bytes of the file that have arrived. An exception from it ends the
-            connection.
+        report: Called with the bytes of the file that have arrived, also before each request. An
+            exception from it ends the connection.
         by_http: Whether content of the file arrives by HTTP.
         ended: Why a connection ended before the file was whole. What had arrived is stored; the
             client only sees a file that is too short.
@@ -98,10 +97,13 @@ class Call:
     limit: int
     file: RemoteFile | None = None
     commit: str = ""
+    start: int = 0
     begun: Callable[[], None] = lambda: None
     report: Callable[[int], None] = lambda _: None
     by_http: bool = False
     ended: BaseException | None = None
+    requests: int = 0
+    answers: int = 0
     redirects: int = 0
 
     @contextmanager
@@ -215,6 +217,28 @@ def fetch_answer(remote: RemoteRepository, url: str, what: str, limit: int) -> b
         return response.content
 
 
+@contextmanager
+def api_of(remote: RemoteRepository, what: str, limit: int) -> Iterator[HfApi]:
+    """Yield huggingface_hub's API, with bounded answers.
+
+    Args:
+        remote, what, limit: As for `fetch_answer`.
+
+    Raises:
+        ModelError, OSError, HTTPError: As `fetch_answer`.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    with Call(remote, what, limit).running():
+        try:
+            yield HfApi(endpoint=remote.endpoint, token=remote.token)
+        except (EdgeError, OSError, HTTPError):
+            raise
+        except Exception as error:  # it trusts that each value is there, and of the right type
+            raise remote.refusal(f"{what} is malformed") from error
+
+
 def _add_hooks() -> None:
     """Let the client call the hooks below, also after it has made itself anew."""
     import httpx2
@@ -241,6 +265,10 @@ def _on_request(request: httpx2.Request) -> None:
     call = _CALL.get()
     if call is None:
         return
+    if call.remote.silence_s is not None and call.requests > call.answers:
+        raise OSError("it does not answer, this machine may be offline")
+    call.requests += 1
+    call.report(call.start)  # an exception from it ends the client's attempts
     url, endpoint = str(request.url), call.remote.endpoint
     _check_address(call, endpoint, url)
     if not (same_origin(url, endpoint) and may_send_token(endpoint)):
@@ -261,10 +289,7 @@ def _on_response(response: httpx2.Response) -> None:
     if call is None:
         return
     remote, what, headers = call.remote, call.what, response.headers
-    for header in _PATH_HEADERS:
-        value = headers.get(header, "").removeprefix("W/").strip('"')
-        if _PATH.search(value):
-            raise remote.refusal(f"{what} comes with the {header} {shown(value)}, which is a path")
+    call.answers += 1
     if response.has_redirect_location:
         call.redirects += 1
         if call.redirects > _REDIRECTS:

@@ -9,17 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pipelines.errors import ModelError
 from pipelines.families import Task
 from pipelines.hub.cache import language_tokens, read_json, size_of
 from pipelines.hub.catalog import resolve
+from pipelines.hub.client import RemoteRepository, api_of, is_offline, quiet_client
 from pipelines.hub.foreign import foreign_origin
 from pipelines.hub.listing import RemoteFile
+from pipelines.hub.names import is_repository
 from pipelines.hub.sources import published_model
 from pipelines.hub.transfer import content_digest
+
+State = Literal["ok", "changed", "unknown"]
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _README_BYTES = 1 << 20
+_LIST_BYTES = 16 << 20
+_SILENCE_S = 10.0
 # SHA-256 of openai-whisper's files: they are part of the addresses that it loads them from.
 _OPENAI_HASHES = {
     "tiny.en": "d3dd57d32accea0b295c96e26691aa14d8822fac7d9d27d5dc00b4ca2826dd03",
@@ -78,7 +85,7 @@ class CheckedFile:
     """
 
     name: str
-    state: Literal["ok", "changed", "unknown"]
+    state: State
 
 
 def model_details(name: str) -> ModelDetails:
@@ -116,7 +123,8 @@ def verify_files(name: str) -> Iterator[CheckedFile]:
     """Compare the files of a model with their published hashes.
 
     A link of the Hugging Face cache names the hash of its file. Of openai-whisper's files the hash
-    is part of the address. For others there is none.
+    is part of the address. For files of the cache that no link names so, such as on disks without
+    links, the hub is asked, if it can be reached. For others there is none.
 
     Args:
         name: As for `resolve`.
@@ -131,12 +139,20 @@ def verify_files(name: str) -> Iterator[CheckedFile]:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
     else:
         files = sorted(folder.iterdir())
+    unknown = []
     for file in files:
         if file.is_file():
-            yield CheckedFile(file.name, _state(file))
+            state = _state(file)
+            if state == "unknown":
+                unknown.append(file)
+            else:
+                yield CheckedFile(file.name, state)
+    told = _states_by_the_hub(files[0].parent) if unknown else {}
+    for file in unknown:
+        yield CheckedFile(file.name, told.get(file.name, "unknown"))
 
 
-def _state(file: Path) -> Literal["ok", "changed", "unknown"]:
+def _state(file: Path) -> State:
     named = _digest_of_link(file)
     if named is not None:
         actual = content_digest(file, RemoteFile(file.name, file.stat().st_size, named))
@@ -147,6 +163,29 @@ def _state(file: Path) -> Literal["ok", "changed", "unknown"]:
     with file.open("rb") as content:
         actual = hashlib.file_digest(content, "sha256").hexdigest()
     return "ok" if actual == published else "changed"
+
+
+def _states_by_the_hub(snapshot: Path) -> dict[str, State]:
+    """Return the states of the files of a snapshot; none if the hub does not answer, or the folder
+    is not one of the cache."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    storage = snapshot.parent.parent
+    repository = storage.name.removeprefix("models--").replace("--", "/")
+    if snapshot.parent.name != "snapshots" or not is_repository(repository) or is_offline():
+        return {}
+    remote = RemoteRepository(repository, constants.ENDPOINT, _SILENCE_S)
+    try:
+        with quiet_client(), api_of(remote, "its list of files", _LIST_BYTES) as api:
+            found = api.verify_repo_checksums(
+                repository, revision=snapshot.name, cache_dir=storage.parent
+            )
+    except (ModelError, OSError, HTTPError):
+        return {}
+    changed = {mismatch["path"] for mismatch in found.mismatches}
+    names = {file.name for file in snapshot.iterdir()} - set(found.extra_paths)
+    return {name: "changed" if name in changed else "ok" for name in names}
 
 
 def _digest_of_link(file: Path) -> str | None:

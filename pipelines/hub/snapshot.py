@@ -30,9 +30,6 @@ from pipelines.hub.listing import RemoteFile
 _ABANDONED_S = 24 * 3600.0
 _TURN_S = 0.5  # between two looks whether another process has ended
 
-# https://bford.info/cachedir: backup programs skip such a folder.
-_CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Hugging Face models.\n"
-
 
 class Snapshot:
     """One commit of a repository in the cache. Its folders are created when a file is stored."""
@@ -140,7 +137,6 @@ class Snapshot:
         lock = cache_folder() / ".locks" / self._storage.name / f"{file.digest}.lock"
         for folder in (lock.parent, self._storage / "blobs", self.folder):
             folder.mkdir(parents=True, exist_ok=True)
-        _tag(cache_folder())
         with WeakFileLock(lock):
             yield
 
@@ -156,7 +152,6 @@ class Snapshot:
 
         lock = cache_folder() / ".locks" / self._storage.name / "index.lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
-        _tag(cache_folder())
         with ExitStack() as turn:
             while True:
                 waiting()
@@ -234,10 +229,3 @@ def _has_size(path: Path, size: int) -> bool:
         return path.is_file() and path.stat().st_size == size
     except OSError:
         return False
-
-
-def _tag(cache: Path) -> None:
-    tag = cache / "CACHEDIR.TAG"
-    if not os.path.lexists(tag):
-        with suppress(OSError):
-            tag.write_text(_CACHE_TAG, encoding="utf-8")

@@ -106,6 +106,7 @@ def _fetch_together(
 
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="pull")
     running = {pool.submit(fetch, file) for file in files}
+    counted, since = 0, time.monotonic()
     try:
         while running:
             done, running = wait(running, _POLL_S, FIRST_COMPLETED)
@@ -115,7 +116,13 @@ def _fetch_together(
                 wait(running, _END_S)  # small files are whole by then
                 raise failed[0]
             largest = max(files, key=lambda file: file.size - stored[file.name])
-            report(largest.name, sum(stored.values()))
+            count = sum(stored.values())
+            report(largest.name, count)
+            if count != counted:
+                counted, since = count, time.monotonic()
+            elif remote.silence_s is not None and time.monotonic() - since > remote.silence_s:
+                # No limit of a connection's time covers the look-up of its address.
+                raise OSError(f"it did not answer within {remote.silence_s:g} s")
     except BaseException:
         stopped.set()
         pool.shutdown(wait=False, cancel_futures=True)
@@ -208,9 +215,8 @@ def _transfer(
 
     snapshot.discard_other_sizes(file)
     part = snapshot.part_bytes(file)
-    report(part)
     if not (snapshot.holds(file) or snapshot.has_blob(file)):
-        call = Call(remote, file.name, file.size, file, commit, report=report)
+        call = Call(remote, file.name, file.size, file, commit, part, report=report)
         if not part:
             call.begun = lambda: snapshot.keep_part(file)
         try:
@@ -227,6 +233,9 @@ def _transfer(
                         token=remote.token,
                         tqdm_class=_bar(call),
                     )
+        except (AttributeError, RuntimeError) as error:
+            # huggingface_hub closes the client of all threads when one of them cannot connect.
+            raise OSError("the connection was closed") from error
         except Exception as error:
             if call.ended is not None and not is_storage_error(error):
                 raise call.ended from error
