@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         TranscriptionInfo,
         UpdateDecoded,
         VadOptions,
+        WhisperModel,
         Word,
         load_audio,
         load_audio_isolated,
@@ -76,10 +77,12 @@ if TYPE_CHECKING:
     from pipelines.decoding_choices import Alternative
     from pipelines.languages import (
         LANGUAGES,
+        PIVOT,
         is_one_language,
         language_code,
         language_in_name,
         pair_in_name,
+        pairs_through_english,
         two_letter,
     )
     from pipelines.notices import Notice, collect_notices
@@ -101,6 +104,7 @@ if TYPE_CHECKING:
     )
     from pipelines.translation.live import LiveTranslation, LiveTranslator
     from pipelines.translation.options import TranslateOptions, TranslateOverrides
+    from pipelines.translation.pair import PairTranslator
     from pipelines.translation.parallel import ParallelTranslator
     from pipelines.translation.results import (
         Alignment,
@@ -136,6 +140,9 @@ from pipelines.errors import (
 # Public name → module that has it; pipelines.asr is such a table itself.
 _HOMES = dict.fromkeys(asr.__all__, "pipelines.asr") | {
     "LANGUAGES": "pipelines.languages",
+    "PIVOT": "pipelines.languages",
+    "pairs_through_english": "pipelines.languages",
+    "PairTranslator": "pipelines.translation.pair",
     "is_one_language": "pipelines.languages",
     "language_code": "pipelines.languages",
     "language_in_name": "pipelines.languages",
@@ -212,6 +219,8 @@ __all__ = [
     "OptionError",
     "OtherLanguage",
     "OutputError",
+    "PIVOT",
+    "PairTranslator",
     "ParallelTranslator",
     "PartialText",
     "PictureText",
@@ -250,6 +259,7 @@ __all__ = [
     "UnsupportedTask",
     "UpdateDecoded",
     "VadOptions",
+    "WhisperModel",
     "Word",
     "__version__",
     "collect_notices",
@@ -262,6 +272,7 @@ __all__ = [
     "model_languages",
     "open_audio",
     "pair_in_name",
+    "pairs_through_english",
     "rank_text_languages",
     "split_recording",
     "text_language_other_than",

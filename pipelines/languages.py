@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import locale
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pipelines.errors import OptionError, UnsupportedTask
 
@@ -19,6 +19,7 @@ __all__ = [
     "MBART",
     "MBART50",
     "NLLB",
+    "PIVOT",
     "WMT21",
     "check_spoken",
     "find_language",
@@ -27,9 +28,13 @@ __all__ = [
     "language_code",
     "language_in_name",
     "pair_in_name",
+    "pairs_through_english",
     "system_language",
     "two_letter",
 ]
+
+PIVOT = "en"
+"""The language through which texts are translated where no model translates a pair directly."""
 
 # Code → English name, in the order of Whisper's language tokens; large-v3 added the last.
 LANGUAGES = {
@@ -317,6 +322,19 @@ def pair_in_name(name: str) -> tuple[str, str] | None:
     if len(parts) == 2 and all(is_one_language(part) for part in parts):
         return parts[0], parts[1]
     return None
+
+
+def pairs_through_english(direct: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return source language → target languages that are reached directly or through English.
+
+    Args:
+        direct: Source language → target languages of models.
+    """
+    from_english = direct.get(PIVOT, set())
+    return {
+        source: reached | (from_english - {source} if PIVOT in reached else set())
+        for source, reached in direct.items()
+    }
 
 
 def language_in_name(name: str) -> str | None:

@@ -29,6 +29,8 @@ _LEAVES = {"pipelines.errors", "pipelines.notices", "pipelines.json_files"}
 _TEXT = _LEAVES | {
     "pipelines.decoding_choices",
     "pipelines.languages",
+    "pipelines.loading",
+    "pipelines.options",
     "pipelines.processors",
     "pipelines.tokenizer_json",
 }
@@ -105,6 +107,8 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.formats": {"pipelines.languages", *_LEAVES},
     "pipelines.languages": set(_LEAVES),
     "pipelines.decoding_choices": {"pipelines.errors"},
+    "pipelines.loading": {"pipelines.errors"},
+    "pipelines.options": {"pipelines.errors"},
     "pipelines.openmp": set(),
     "pipelines.malloc": set(),
     "pipelines.daemon_threads": set(),

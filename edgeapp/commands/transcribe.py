@@ -459,10 +459,13 @@ def transcribe(
             "multilingual": _boolean(multilingual),
             "hallucination_silence_threshold": hallucination_silence_threshold,
             "vad_filter": _boolean(vad_filter),
-            "vad_threshold": vad_threshold,
-            "vad_min_speech_duration_ms": vad_min_speech_duration_ms,
-            "vad_max_speech_duration_s": vad_max_speech_duration_s,
-            "vad_min_silence_duration_ms": vad_min_silence_duration_ms,
+            "vad_parameters": _given(
+                threshold=vad_threshold,
+                min_speech_duration_ms=vad_min_speech_duration_ms,
+                max_speech_duration_s=vad_max_speech_duration_s,
+                min_silence_duration_ms=vad_min_silence_duration_ms,
+            )
+            or None,
         }
         options = TranscribeOptions(
             word_timestamps=word_timestamps == "True" or layout.active,
@@ -488,7 +491,7 @@ def transcribe(
             openai_rules=openai_rules == "True",
             seed=seed,
             batch_size=_batch_size(_boolean(batched), batch_size),
-            **{name: value for name, value in optional.items() if value is not None},
+            **_given(**optional),
         )
         in_files = destination.folder is not None
         if events and (not in_files or verbose == "True"):
@@ -577,6 +580,11 @@ def _temperatures(first: float, step: float | None) -> tuple[float, ...]:
 
 def _boolean(switch: str | None) -> bool | None:
     return None if switch is None else switch == "True"
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _token_ids(text: str) -> tuple[int, ...]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
     from pipelines.asr.audio.features import FRAMES_PER_SECOND, FileFeatures
     from pipelines.asr.audio.isolated import DecodingCancelled, load_audio_isolated
-    from pipelines.asr.audio.vad import VadOptions
     from pipelines.asr.live.events import (
         CommittedText,
         CorrectedText,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     )
     from pipelines.asr.live.options import LiveOptions
     from pipelines.asr.live.transcriber import LiveTranscriber
-    from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
+    from pipelines.asr.options import TranscribeOptions, TranscribeOverrides, VadOptions
     from pipelines.asr.recording_chunks import RecordingChunk, split_recording
     from pipelines.asr.results import (
         Checkpoint,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         Word,
     )
     from pipelines.asr.transcriber import Transcriber
+    from pipelines.asr.whisper_model import WhisperModel
 
 # Public name → module.
 _HOMES = {
@@ -87,7 +87,8 @@ _HOMES = {
     "Transcription": "results",
     "TranscriptionInfo": "results",
     "UpdateDecoded": "live.events",
-    "VadOptions": "audio.vad",
+    "VadOptions": "options",
+    "WhisperModel": "whisper_model",
     "Word": "results",
     "load_audio": "audio.decode",
     "load_audio_isolated": "audio.isolated",
@@ -131,6 +132,7 @@ __all__ = [
     "TranscriptionInfo",
     "UpdateDecoded",
     "VadOptions",
+    "WhisperModel",
     "Word",
     "load_audio",
     "load_audio_isolated",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from pipelines.asr.results import (
     TranscriptionInfo,
 )
 from pipelines.asr.sequential import DecodeTask
+from pipelines.engine import SourceHandle
 
 __all__ = ["transcribe_batched", "transcribe_chunks"]
 
@@ -103,26 +105,37 @@ def transcribe_chunks(
         duration_s: Of the recording, if it is known.
         first_alone: As for decode_chunks.
     """
-    language, probability = recognizer.given_language(options), None
-    decoders: list[Callable[..., DecodeTask]] = [recognizer.decode_chunk]
+    language, probability, probs = recognizer.given_language(options), None, None
     count = done = 0
     if resume_from is not None:
         language, done, count = resume_from.language, resume_from.chunks, resume_from.segments
+    sources: deque[SourceHandle] = deque()  # of the first chunks, where their language is detected
     if language is None:
         assert isinstance(recognizer, Recognizer), "the other models have one language"
-        first = next(chunks, None)
-        sound = Chunk(0, 0, 0, np.zeros(0, np.float32)) if first is None else first.chunk
-        window, _ = recognizer.chunk_features(sound).window(sound.start_frame)
-        source = recognizer.drafting.source(window)
-        language, probability = next(iter(recognizer.language_probs(source.encoded).items()))
-        decoders.append(partial(recognizer.decode_chunk, first_window=source))
-        del source  # the task of the first chunk holds it
-        chunks = chain(() if first is None else (first,), chunks)
-    yield TranscriptionInfo(language, probability, duration_s)
+        heads = list(islice(chunks, options.language_detection_segments))
+        empty = Chunk(0, 0, 0, np.zeros(0, np.float32))
+        for sound in [each.chunk for each in heads] or [empty]:
+            window, _ = recognizer.chunk_features(sound).window(sound.start_frame)
+            sources.append(recognizer.drafting.source(window))
+        language, probability, probs = recognizer.detect_language(
+            (source.encoded for source in sources), options
+        )
+        chunks = chain(heads, chunks)
+    yield TranscriptionInfo(
+        language,
+        probability,
+        duration_s,
+        all_language_probs=None if probs is None else tuple(probs.items()),
+    )
+
+    def decoder() -> Callable[..., DecodeTask]:
+        if not sources:
+            return recognizer.decode_chunk
+        assert isinstance(recognizer, Recognizer), "only its languages are detected"
+        return partial(recognizer.decode_chunk, first_window=sources.popleft())
+
     tasks = (
-        _chunk_task(decoders.pop() if len(decoders) > 1 else decoders[0], each, language, options)
-        for each in chunks
-        if each.number > done
+        _chunk_task(decoder(), each, language, options) for each in chunks if each.number > done
     )
     with closing(decode_chunks(tasks, options.parallel_chunks, first_alone)) as events:
         for event in events:

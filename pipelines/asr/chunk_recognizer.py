@@ -235,6 +235,7 @@ class ChunkRecognizer:
     def _options(self, options: TranscribeOptions, seconds: float) -> GenerationOptions:
         architecture = self.model.architecture
         limit = max(_MIN_TOKENS, round(seconds * self._tokens_per_s))
+        limit = min(limit, options.max_new_tokens or limit)
         temperature = options.temperatures[0]  # no thresholds that the next one could follow on
         return GenerationOptions(
             max_new_tokens=min(limit, architecture.max_target_positions - 1),

@@ -15,7 +15,6 @@ from pipelines.decoding_choices import Alternative
 
 __all__ = ["Fallback", "WindowResult", "compression_ratio"]
 
-_MOST_CERTAIN_TEMPERATURE = 0.5  # text of a higher one is no prompt for the next window
 _NO_SPEECH_IN_REST = 0.3  # probability above which what follows an early end of the text is noise
 # Repetitive text that is this probable, and no faster than people speak, was said. A loop runs on
 # to the last token or timestamp: it has more text than fits into the sound, or no end, or its last
@@ -91,7 +90,7 @@ class Fallback:
 
     def is_reliable(self, result: WindowResult) -> bool:
         """Return whether the text may be the prompt of the next window."""
-        certain = result.temperature <= _MOST_CERTAIN_TEMPERATURE
+        certain = result.temperature <= self._options.prompt_reset_on_temperature
         return certain and (self._options.openai_rules or not self._fails(result))
 
     def is_good(self, result: WindowResult, frames: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -126,19 +126,26 @@ class Recognizer:
 
         Raises:
             UnsupportedTask: The model lacks the language or the task.
-            OptionError: `suppress_tokens` holds an id outside the vocabulary, or one that a forced
-                phrase needs.
+            OptionError: `suppress_tokens` or `initial_prompt` holds an id outside the vocabulary,
+                or `suppress_tokens` one that a forced phrase needs.
         """
         self.capabilities.check(options)
         vocab_size = self.model.architecture.vocab_size
-        if outside := [i for i in options.suppress_tokens if not -1 <= i < vocab_size]:
-            raise OptionError(
-                f"suppress_tokens: {outside[0]} is no token of {self.capabilities.name}, "
-                f"whose ids end at {vocab_size - 1}"
-            )
+        prompt = options.initial_prompt
+        for name, ids, lowest in (
+            ("suppress_tokens", options.suppress_tokens, -1),
+            ("initial_prompt", prompt if isinstance(prompt, tuple) else (), 0),
+        ):
+            if outside := [i for i in ids if not lowest <= i < vocab_size]:
+                raise OptionError(
+                    f"{name}: {outside[0]} is no token of {self.capabilities.name}, "
+                    f"whose ids end at {vocab_size - 1}"
+                )
         suppressed = set(self.suppressed_tokens(options)) if options.forced_phrases else set()
-        for phrase, ids in zip(options.forced_phrases, self._forced_phrases(options), strict=True):
-            if suppressed.intersection(ids):
+        for phrase, tokens in zip(
+            options.forced_phrases, self._forced_phrases(options), strict=True
+        ):
+            if suppressed.intersection(tokens):
                 raise OptionError(
                     f"forced_phrases: {phrase!r} has symbols that suppress_tokens forbids"
                 )
@@ -173,6 +180,29 @@ class Recognizer:
             )
         pairs = zip(special.languages, probs, strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))
+
+    def detect_language(
+        self, windows: Iterable[Tensor | EncodedSource], options: TranscribeOptions
+    ) -> tuple[str, float, dict[str, float]]:
+        """Detect the language of several windows, as faster-whisper does: the first that is certain
+        enough decides, else most of them.
+
+        Args:
+            windows: One or more, read one by one.
+            options: Have the threshold.
+
+        Returns:
+            Language code, its highest probability, and all probabilities of the last window.
+        """
+        votes: dict[str, list[float]] = {}
+        for window in windows:
+            probs = self.language_probs(window)
+            language, probability = next(iter(probs.items()))
+            votes.setdefault(language, []).append(probability)
+            if probability > options.language_detection_threshold:
+                return language, probability, probs
+        language = max(votes, key=lambda code: len(votes[code]))
+        return language, max(votes[language]), probs
 
     def top_language(self, encoded: EncodedSource) -> str:
         """The code of the most probable language of an encoded window."""
@@ -298,8 +328,10 @@ class Recognizer:
             follow=self.model.device == "cpu" and self.window_s >= 30,
         )
 
-    def _text_ids(self, text: str | None) -> tuple[int, ...]:
-        """The tokens of a text that the user gave, as openai-whisper encodes it."""
+    def _text_ids(self, text: str | tuple[int, ...] | None) -> tuple[int, ...]:
+        """The tokens of a text that the user gave, as openai-whisper encodes it, or as ids."""
+        if isinstance(text, tuple):
+            return text
         return () if text is None else tuple(self.tokenizer.encode(" " + text.strip()))
 
     def _forced_phrases(self, options: TranscribeOptions) -> tuple[tuple[int, ...], ...]:

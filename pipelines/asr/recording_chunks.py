@@ -9,11 +9,10 @@ from itertools import groupby, zip_longest
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.audio.chunks import CHUNK_VAD, Chunk, split_at_pauses
+from pipelines.asr.audio.chunks import Chunk, split_at_pauses
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, HOP
 from pipelines.asr.audio.resample import read_blocks
-from pipelines.asr.audio.vad import VadOptions
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.two_channels import RecordingSection, judged_blocks, sections_of
 from pipelines.errors import AudioError
@@ -135,10 +134,10 @@ def chunks_of_blocks(
     blocks: Iterable[Samples], options: TranscribeOptions, window_s: float
 ) -> Iterator[RecordingChunk]:
     """As split_recording, of `sound_blocks`."""
-    limits = (options.chunk_s, options.vad_max_speech_duration_s, window_s)
+    limits = (options.chunk_s, options.vad.max_speech_duration_s, window_s)
     max_chunk_s = min(limit for limit in limits if limit is not None)
     last_speech_s = 0.0
-    chunks = split_at_pauses(only_clips(blocks, options), max_chunk_s, _vad_options(options))
+    chunks = split_at_pauses(only_clips(blocks, options), max_chunk_s, options.vad)
     for number, chunk in enumerate(chunks, start=1):
         yield RecordingChunk(number, chunk, last_speech_s)
         last_speech_s = chunk.end_frame / FRAMES_PER_SECOND
@@ -159,18 +158,3 @@ def only_clips(blocks: Iterable[Samples], options: TranscribeOptions) -> Iterato
             kept[span] = block[span]
         at += len(block)
         yield kept
-
-
-def _vad_options(options: TranscribeOptions) -> VadOptions:
-    """What counts as speech: the `vad_` options, and defaults that lose no speech at a cut."""
-    milliseconds = {
-        "pre_roll_s": options.vad_speech_pad_ms,
-        "min_speech_s": options.vad_min_speech_duration_ms,
-        "min_silence_s": options.vad_min_silence_duration_ms,
-    }
-    given: dict[str, float] = {k: v / 1000 for k, v in milliseconds.items() if v is not None}
-    if options.vad_threshold is not None:
-        given["threshold"] = options.vad_threshold
-    if options.vad_neg_threshold is not None:
-        given["neg_threshold"] = options.vad_neg_threshold
-    return replace(CHUNK_VAD, **given)

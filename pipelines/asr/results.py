@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipelines.decoding_choices import Alternative
@@ -104,12 +104,18 @@ class TranscriptionInfo:
         duration: Seconds of audio; None for a stream.
         warnings: Messages about the recording, such as that only a part of it could be decoded.
             Each names the recording.
+        duration_after_vad: Seconds of audio that are decoded, window by window; None in chunks,
+            whose speech is found while the first ones are decoded, and for a stream.
+        all_language_probs: (code, probability) of each language, most probable first; None if the
+            language was not detected.
     """
 
     language: str
     language_probability: float | None
     duration: float | None
     warnings: tuple[str, ...] = ()
+    duration_after_vad: float | None = None
+    all_language_probs: tuple[tuple[str, float], ...] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -211,6 +217,7 @@ class Transcription(Iterator[Segment]):
         self._events = events
         self._info: TranscriptionInfo | None = None
         self._left_out: tuple[str, ...] = ()
+        self._texts: list[str] = []  # of the segments so far
 
     @property
     def info(self) -> TranscriptionInfo:
@@ -242,6 +249,14 @@ class Transcription(Iterator[Segment]):
         return self.info.duration
 
     @property
+    def text(self) -> str:
+        """The text of the whole recording, which is decoded to its end. Segments that have been
+        read are a part of it, and are not yielded again."""
+        for _ in self:
+            pass
+        return "".join(self._texts).strip()
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Messages about the recording, such as that only a part of it could be decoded. After the
         last segment also that most of its speech may have been taken for silence."""
@@ -252,6 +267,7 @@ class Transcription(Iterator[Segment]):
             if isinstance(event, TranscriptionInfo):
                 self._info = event
             elif isinstance(event, SegmentDone):
+                self._texts.append(event.segment.text)
                 return event.segment
             elif isinstance(event, LeftOut):
                 self._left_out = (event.message,)

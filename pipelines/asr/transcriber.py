@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from os import PathLike
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -22,7 +23,7 @@ from pipelines.asr.audio.features import (
     WindowFeatures,
 )
 from pipelines.asr.audio.resample import read_blocks
-from pipelines.asr.audio.speech_filter import SpeechFilterOptions, SpeechMap, keep_speech
+from pipelines.asr.audio.speech_filter import SpeechMap, keep_speech
 from pipelines.asr.batched import transcribe_batched, transcribe_chunks
 from pipelines.asr.capabilities import Capabilities
 from pipelines.asr.chunk_recognizer import ChunkRecognizer
@@ -49,7 +50,6 @@ from pipelines.asr.two_channels import (
     transcribe_sections,
 )
 from pipelines.asr.window import WindowDecoder
-from pipelines.decoding_choices import with_fields
 from pipelines.engine import (
     DraftReport,
     EncodedSource,
@@ -60,9 +60,11 @@ from pipelines.engine import (
 )
 from pipelines.errors import AudioError, EngineError, ModelNotFound, OptionError, UnsupportedTask
 from pipelines.hub import ResolvedModel, choose_default, folder_or_pull
+from pipelines.loading import device_name
 from pipelines.notices import collect_notices, notice
+from pipelines.options import with_fields
 
-__all__ = ["Transcriber", "Transcription"]
+__all__ = ["Recording", "Transcriber", "Transcription"]
 
 Recording: TypeAlias = "AudioSource | Tensor | tuple[int, Tensor]"
 """What `load_audio` accepts, or a tensor [samples] or [channels, samples], at 16 kHz or in a pair
@@ -92,6 +94,10 @@ class Transcriber:
         download: bool = False,
         draft_model: str | PathLike[str] | None = None,
         draft: Literal["ngram"] | None = None,
+        device_index: int | Sequence[int] = 0,
+        revision: str | None = None,
+        cache_dir: str | PathLike[str] | None = None,
+        token: str | bool | None = None,
     ) -> None:
         """
         Args:
@@ -108,6 +114,11 @@ class Transcriber:
                 pauses while it loses time.
             draft: "ngram" proposes what followed the same words before, in all that this object
                 has transcribed.
+            device_index: The number of the GPU, for the device "cuda".
+            revision: Branch, tag or commit of the model's repository.
+            cache_dir: Folder in which models are looked for and stored. None: the Hugging Face
+                cache.
+            token: Token of the hub. True or None: the machine's. False: none.
 
         Raises:
             ModelNotFound: There is no such folder, or the model is not on this machine and
@@ -126,12 +137,18 @@ class Transcriber:
         if model is None:
             found = _best_here()
             model, name = found.folder, name or found.name
-        folder = folder_or_pull(model, download)
-        draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
+        folder = folder_or_pull(
+            model, download, revision=revision, cache_dir=cache_dir, token=token
+        )
+        draft_folder = None
+        if draft_model is not None:
+            draft_folder = folder_or_pull(draft_model, download, cache_dir=cache_dir, token=token)
         self._recognizer: Recognizer | ChunkRecognizer | None = None
         self._own_engine: Engine | None = None
         if engine is None:
-            engine = self._own_engine = Engine(device, compute_type, threads)
+            engine = self._own_engine = Engine(
+                device_name(device, device_index), compute_type, threads
+            )
         try:
             loaded = engine.load(folder).architecture
             untimed = loaded.family == "other" or loaded.source == "waveform"
@@ -187,6 +204,11 @@ class Transcriber:
     def capabilities(self) -> Capabilities:
         """Languages and tasks that the model was trained for."""
         return self._loaded.capabilities
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Codes of the languages that the model recognizes."""
+        return self._loaded.capabilities.languages
 
     @property
     def draft_report(self) -> DraftReport | None:
@@ -409,13 +431,18 @@ class Transcriber:
         points = options.clip_timestamps
         if is_stream(audio) and list(points) != sorted(points):
             raise OptionError("clip_timestamps of a stream of blocks must ascend")
+        if is_stream(audio) and options.language_detection_segments > 1:
+            raise OptionError(
+                "language_detection_segments above 1 needs a whole recording, or a batch_size "
+                "above 1 for a stream of blocks"
+            )
         if not options.vad_filter:
             features = self._features(audio)
             return _decode_in_order(self.recognizer, features, options, resume_from, checkpoints)
         if is_stream(audio):
             raise OptionError("vad_filter needs a batch_size above 1 for a stream of blocks")
         samples = _samples(audio)
-        speech, times = keep_speech(samples, SpeechFilterOptions.of(options))
+        speech, times = keep_speech(samples, options.vad)
         events = _decode_in_order(
             self.recognizer, self._file_features(speech), options, resume_from, checkpoints
         )
@@ -487,7 +514,7 @@ def _decode_in_order(
     """The events of a recording, decoded window after window."""
     clips = _clips(options)
     first: SourceHandle | None = None  # the first window, where language detection has read it
-    language, probability = recognizer.given_language(options), None
+    language, probability, probs = recognizer.given_language(options), None, None
     if resume_from is not None:
         language = resume_from.language
     if language is None:
@@ -495,9 +522,22 @@ def _decode_in_order(
         begin, end = clips[0]
         if frames == recognizer.window_frames and begin == 0 and (end is None or end >= frames):
             first = recognizer.drafting.source(mel)
-        probs = recognizer.language_probs(first.encoded if first else features.first_window())
-        language, probability = next(iter(probs.items()))
-    yield TranscriptionInfo(language, probability, features.duration)
+        later = range(1, options.language_detection_segments)
+        windows = (features.window(number * recognizer.window_frames) for number in later)
+        language, probability, probs = recognizer.detect_language(
+            chain(
+                [first.encoded if first else features.first_window()],
+                (mel for mel, frames in windows if frames),
+            ),
+            options,
+        )
+    yield TranscriptionInfo(
+        language,
+        probability,
+        features.duration,
+        duration_after_vad=features.duration,
+        all_language_probs=None if probs is None else tuple(probs.items()),
+    )
 
     task = recognizer.decode_task(
         features,

@@ -199,7 +199,7 @@ def transcribe_sections(
                     if informed:
                         continue
                     informed = True
-                    event = replace(event, duration=duration_s)
+                    event = replace(event, duration=duration_s, duration_after_vad=None)
                 elif isinstance(event, SegmentDone):
                     event = SegmentDone(_shifted(event.segment, section.start))
                     done = replace(done, segments=event.segment.id + 1)

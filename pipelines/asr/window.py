@@ -137,6 +137,7 @@ class WindowDecoder:
         self.fallback = Fallback(options)
         self._sot_sequence = tuple(sot_sequence)
         self._max_positions = max_positions
+        self._max_new_tokens = min(max_positions // 2, options.max_new_tokens or max_positions)
         self._alignment_heads = tuple(alignment_heads)
         hotwords = (options.hotwords or "").strip()
         self._hotwords = tuple(tokenizer.encode(f" {hotwords}") if hotwords else ())
@@ -386,7 +387,7 @@ class WindowDecoder:
             logit_filters = (*logit_filters, ForcedPhrases(forced_phrases, (special.eot,)))
         sequences = (self._options.best_of if temperature else self._options.beam_size) or 1
         options = GenerationOptions(
-            max_new_tokens=self._max_positions // 2,
+            max_new_tokens=self._max_new_tokens,
             eos_ids=(special.eot,),
             temperature=temperature,
             best_of=sequences if temperature else 1,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pipelines.families import (
     wrapped_types,
 )
 from pipelines.formats import LINKS
+from pipelines.hub.access import access
 from pipelines.hub.listing import is_shard_name
 from pipelines.hub.names import is_repository, shown
 from pipelines.json_files import TOKENIZER_BYTES, read_json_object
@@ -33,8 +35,8 @@ _chosen_folder: Path | None = None
 
 def cache_folder() -> Path:
     """The Hugging Face cache of this machine, or the chosen one; it need not exist yet."""
-    if _chosen_folder is not None:
-        return _chosen_folder
+    if (chosen := access().cache_dir or _chosen_folder) is not None:
+        return chosen
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
@@ -90,6 +92,15 @@ def snapshots(repository: str) -> list[Path]:
     # The commit of "main" first: a later download of an older commit does not replace it.
     folders.sort(key=lambda folder: (folder.name == main, folder.stat().st_mtime), reverse=True)
     return folders
+
+
+def snapshot_at(repository: str, revision: str) -> Path | None:
+    """The folder of a usable snapshot of a branch, a tag or a commit, or None."""
+    storage, commit = storage_folder(repository), revision
+    with suppress(OSError):  # without a ref of that name it may be the commit itself
+        commit = (storage / "refs" / revision).read_text(encoding="utf-8").strip()
+    folder = storage / "snapshots" / commit
+    return folder if folder.is_dir() and unusable(folder) is None else None
 
 
 def cached_repositories() -> Iterator[str]:

@@ -18,9 +18,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from logging import ERROR
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 from pipelines.errors import EdgeError, ModelError
+from pipelines.hub.access import access
 from pipelines.hub.addresses import (
     InsecureMirror,
     check_endpoint,
@@ -61,9 +62,9 @@ class RemoteRepository:
     silence_s: float | None = None
 
     @property
-    def token(self) -> bool | None:
-        """The client's argument: False for no token, None for the user's, if there is one."""
-        return None if may_send_token(self.endpoint) else False
+    def token(self) -> str | bool | None:
+        """The client's argument: the call's token, False for none, None for the user's, if any."""
+        return access().token if may_send_token(self.endpoint) else False
 
     def refusal(self, problem: str) -> ModelError:
         """The error for a refused response. problem: "it lists …", "x.json is …"."""
@@ -180,14 +181,18 @@ def reason_of(error: BaseException) -> str:
 
 
 def fetch_listing(remote: RemoteRepository) -> Listing:
-    """Return the files of a repository, at the commit that its main branch has now.
+    """Return the files of a repository, at the commit that its main branch, or the revision of
+    the call, has now.
 
     Raises:
         ModelError: The response is malformed.
         OSError: The connection stalled.
         HTTPError: (of huggingface_hub.errors) The hub refused, or cannot be reached.
     """
-    url = f"{remote.endpoint}/api/models/{remote.repository}?blobs=true"
+    url = f"{remote.endpoint}/api/models/{remote.repository}"
+    if revision := access().revision:
+        url += f"/revision/{quote(revision, safe='')}"
+    url += "?blobs=true"
     what = "its description of the repository"
     return parse_listing(fetch_answer(remote, url, what, _LISTING_BYTES), remote.refusal)
 

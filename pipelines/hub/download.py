@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pipelines.errors import ModelError, ModelNotFound, OptionError
+from pipelines.hub.access import access, hub_access
 from pipelines.hub.assets import BUNDLED
 from pipelines.hub.cache import (
     cache_folder,
     cached_snapshot,
     read_json,
     shard_names,
+    snapshot_at,
     unsupported,
     unusable,
 )
@@ -102,13 +104,24 @@ class PullPlan:
         return sum(size for _, size in self.files)
 
 
-def folder_or_pull(model: str | PathLike[str], download: bool) -> Path:
+def folder_or_pull(
+    model: str | PathLike[str],
+    download: bool,
+    *,
+    revision: str | None = None,
+    cache_dir: str | PathLike[str] | None = None,
+    token: str | bool | None = None,
+) -> Path:
     """The folder of a model, which is downloaded if it is not on this machine.
 
     Args:
         model: A folder, or a name that `resolve` finds. The hub is asked for short names and hub
             ids only: neither for a Path nor for a string that can only be a path.
         download: Whether to download.
+        revision: Branch, tag or commit of the model's repository; None: any that is on this
+            machine, else the main branch. Without effect on a folder and on a bundled model.
+        cache_dir: The cache; None: the one of this machine.
+        token: A token of the hub. True or None: the user's. False: none.
 
     Raises:
         OptionError: `model` is empty.
@@ -117,15 +130,39 @@ def folder_or_pull(model: str | PathLike[str], download: bool) -> Path:
         CheckpointError: A name leads to a model on this machine that cannot be used.
         ModelError: As for `pull`.
     """
-    if not isinstance(model, str):
-        folder = Path(model)
-        return folder_of(folder) if folder.is_dir() else resolve(folder).folder
+    with hub_access(revision, cache_dir, token):
+        if not isinstance(model, str):
+            folder = Path(model)
+            return folder_of(folder) if folder.is_dir() else resolve(folder).folder
+        if revision is not None and model not in BUNDLED and not Path(model).is_dir():
+            return _folder_at(_repository(model), revision, download)
+        try:
+            return folder_of(model)
+        except ModelNotFound:
+            if not download or not (repository_of(model) or is_repository(model)):
+                raise
+        return pull(model).folder
+
+
+def _folder_at(repository: str, revision: str, download: bool) -> Path:
+    """The folder of a revision of a repository, which is downloaded if it is not in the cache.
+
+    Raises:
+        ModelNotFound: It is neither in the cache nor downloaded.
+        ModelError: As for `pull`.
+    """
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    if (folder := snapshot_at(repository, revision)) is not None:
+        return folder
+    where = f"{repository} at {revision} is not in {cache_folder()}"
+    if not download:
+        raise ModelNotFound(f"{where}; download it, or name no revision", download=repository)
     try:
-        return folder_of(model)
-    except ModelNotFound:
-        if not download or not (repository_of(model) or is_repository(model)):
-            raise
-    return pull(model).folder
+        with quiet_client():
+            return _Download(repository, lambda _: None).run()
+    except (OSError, HTTPError) as error:
+        raise ModelNotFound(f"{where}, and cannot be downloaded: {reason_of(error)}") from error
 
 
 def plan_pull(name: str) -> PullPlan:
@@ -344,7 +381,7 @@ class _Download:
             repository = self._remote.repository
             raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
         # Last, so that "main" in the cache always points to a complete snapshot.
-        self._snapshot.set_main()
+        self._snapshot.set_main(access().revision or "main")
         return folder
 
     def plan(self) -> PullPlan:

@@ -195,10 +195,10 @@ class Snapshot:
         """Whether "main" points to a commit in the cache."""
         return (self._storage / "refs" / "main").is_file()
 
-    def set_main(self) -> None:
-        """Let "main" point to this commit in the cache."""
+    def set_main(self, name: str = "main") -> None:
+        """Let "main", or another branch or tag, point to this commit in the cache."""
         self._remove_abandoned()
-        ref = self._storage / "refs" / "main"
+        ref = self._storage / "refs" / name
         with suppress(OSError):
             if ref.read_text(encoding="utf-8") == self._commit:
                 return

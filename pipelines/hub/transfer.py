@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +106,7 @@ def _fetch_together(
         return file
 
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="pull")
-    running = {pool.submit(fetch, file) for file in files}
+    running = {pool.submit(copy_context().run, fetch, file) for file in files}
     counted, since = 0, time.monotonic()
     try:
         while running:

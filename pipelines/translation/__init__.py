@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines.translation.options import TranslateOptions, TranslateOverrides
+    from pipelines.translation.pair import PairTranslator
     from pipelines.translation.parallel import ParallelTranslator
     from pipelines.translation.results import (
         Alignment,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # Public name → module.
 _HOMES = {
+    "PairTranslator": "pair",
     "ParallelTranslator": "parallel",
     "TranslateOptions": "options",
     "TranslateOverrides": "options",
@@ -31,6 +33,7 @@ _HOMES = {
 
 __all__ = [
     "Alignment",
+    "PairTranslator",
     "ParallelTranslator",
     "SentenceDone",
     "SentenceTranslation",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Unpack
@@ -10,13 +10,11 @@ from typing import Unpack
 from pipelines.engine import Engine, ProcessPool
 from pipelines.errors import OptionError
 from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
+from pipelines.translation.pair import parts_of_lines
 from pipelines.translation.results import Translation
 from pipelines.translation.translator import Translator
 
 __all__ = ["ParallelTranslator"]
-
-# Lines of a part: they fill the batch four times, so that it is rarely half empty.
-_LINES_PER_PART = 256
 
 _Part = tuple[list[str], TranslateOptions]
 
@@ -57,7 +55,9 @@ class ParallelTranslator:
     def _translations(
         self, lines: Iterable[str | None], options: TranslateOptions
     ) -> Generator[Translation, None, None]:
-        done = self._pool.map(_parts(lines, options))
+        done = self._pool.map(
+            None if part is None else (part, options) for part in parts_of_lines(lines)
+        )
         try:
             for part in done:
                 yield from part
@@ -73,21 +73,6 @@ class ParallelTranslator:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _parts(lines: Iterable[str | None], options: TranslateOptions) -> Iterator[_Part | None]:
-    """Parts of the lines; None where `lines` pauses."""
-    part: list[str] = []
-    for line in lines:
-        if line is not None:
-            part.append(line)
-        if part and (line is None or len(part) == _LINES_PER_PART):
-            yield part, options
-            part = []
-        if line is None:
-            yield None
-    if part:
-        yield part, options
 
 
 def _open(

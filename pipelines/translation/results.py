@@ -83,6 +83,7 @@ class Translation:
         warnings: Sentences that were cut, copied, decoded again because of a loop, or that have
             characters outside the model's vocabulary, each by name; mostly empty.
         alignment: The word alignment of the whole text, with the option word_alignments.
+        via: The translation into English that this one translates; None of a direct one.
     """
 
     source: str
@@ -90,6 +91,7 @@ class Translation:
     sentences: tuple[SentenceTranslation, ...] = field(default=(), repr=False)
     warnings: tuple[str, ...] = ()
     alignment: Alignment | None = field(default=None, repr=False)
+    via: Translation | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

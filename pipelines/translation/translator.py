@@ -8,7 +8,7 @@ Each layer is a lazy generator over the one before; closing the outermost cancel
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from os import PathLike
 from pathlib import Path
 from typing import Literal, Unpack, overload
@@ -27,10 +27,24 @@ from pipelines.engine import (
     interleave,
     load_draft_model,
 )
-from pipelines.errors import EngineError, ModelError, NumericalError, OptionError
+from pipelines.errors import (
+    EngineError,
+    ModelError,
+    ModelNotFound,
+    NumericalError,
+    OptionError,
+    UnsupportedTask,
+)
 from pipelines.families import FAMILIES
-from pipelines.hub import folder_or_pull
-from pipelines.languages import pair_in_name, two_letter
+from pipelines.hub import (
+    ResolvedModel,
+    choose_default,
+    folder_or_pull,
+    pull,
+    translator_to_download,
+)
+from pipelines.languages import PIVOT, pair_in_name, two_letter
+from pipelines.loading import device_name
 from pipelines.translation.assembler import TextAssembler, excerpt
 from pipelines.translation.decode import (
     SentenceChoices,
@@ -40,6 +54,7 @@ from pipelines.translation.decode import (
 from pipelines.translation.fallback import translate_sentence
 from pipelines.translation.generation_config import read_generation_defaults
 from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
+from pipelines.translation.pair import PairTranslator
 from pipelines.translation.preprocess import Preprocessor, SourceLanguages, TargetLanguages
 from pipelines.translation.results import (
     SentenceDone,
@@ -84,6 +99,10 @@ class Translator:
             decoding. The text is the same; drafting pauses while it loses time.
         draft: "ngram" proposes what followed the same words before, in all that this object has
             translated.
+        device_index: The number of the GPU, for the device "cuda".
+        revision: Branch, tag or commit of the model's repository.
+        cache_dir: Folder in which models are looked for and stored. None: the Hugging Face cache.
+        token: Token of the hub. True or None: the machine's. False: none.
 
     Attributes:
         engine: The engine.
@@ -117,17 +136,25 @@ class Translator:
         download: bool = False,
         draft_model: str | PathLike[str] | None = None,
         draft: Literal["ngram"] | None = None,
+        device_index: int | Sequence[int] = 0,
+        revision: str | None = None,
+        cache_dir: str | PathLike[str] | None = None,
+        token: str | bool | None = None,
     ) -> None:
         if draft not in (None, "ngram"):
             raise OptionError(f"draft must be 'ngram' or None, not {draft!r}")
         if draft is not None and draft_model is not None:
             raise OptionError("draft with a model or with n-grams, not with both")
-        folder = folder_or_pull(model, download)
-        draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
+        folder = folder_or_pull(
+            model, download, revision=revision, cache_dir=cache_dir, token=token
+        )
+        draft_folder = None
+        if draft_model is not None:
+            draft_folder = folder_or_pull(draft_model, download, cache_dir=cache_dir, token=token)
         self._closed = False
         self._owns_engine = engine is None
         if engine is None:
-            engine = Engine(device=device, compute_type=compute_type, threads=threads)
+            engine = Engine(device_name(device, device_index), compute_type, threads)
         self.engine = engine
         self.name, self.source, self.shortlist = Path(name or model).name, source, shortlist
         try:
@@ -135,6 +162,58 @@ class Translator:
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def for_pair(
+        cls,
+        source: str,
+        target: str,
+        *,
+        engine: Engine | None = None,
+        device: str = "auto",
+        device_index: int | Sequence[int] = 0,
+        compute_type: str = "auto",
+        threads: int | Literal["auto"] = "auto",
+        download: bool = False,
+    ) -> PairTranslator:
+        """Open the best translator on this machine for two languages: one model, or two of which
+        the first translates into English.
+
+            with Translator.for_pair("de", "fr") as translator:
+                print(translator.translate("Wo ist der Bahnhof?").text)
+
+        Args:
+            source: Code of the source language.
+            target: Code of the target language.
+            download: Download what is not on this machine. The other arguments are as above.
+
+        Raises:
+            ModelNotFound: No model translates the pair; `download` of the error is one that does.
+            UnsupportedTask: The languages are equal, or one is not a language code.
+        """
+        try:
+            models = [_best_model(source, target, download)]
+        except ModelNotFound:
+            if PIVOT in (source, target):
+                raise
+            try:
+                pairs = [(source, PIVOT), (PIVOT, target)]
+                models = [_best_model(*pair, download) for pair in pairs]
+            except (ModelNotFound, UnsupportedTask):
+                models = []
+            if not models:
+                raise  # the model that translates directly is the better one to download
+        own = None
+        if engine is None:
+            engine = own = Engine(device_name(device, device_index), compute_type, threads)
+        with ExitStack() as opened:
+            if own is not None:
+                opened.callback(own.close)
+            translators = [
+                opened.enter_context(cls(each.folder, name=each.name, engine=engine))
+                for each in models
+            ]
+            return PairTranslator(translators, source, target, opened.pop_all().close)
 
     def _load(self, folder: Path, draft_folder: Path | None, ngrams: bool) -> None:
         shortlist = target_vocabulary_ids(folder) if self.shortlist else None
@@ -388,6 +467,21 @@ class Translator:
                 yield None
             else:
                 yield from preprocessor.requests(line)
+
+
+def _best_model(source: str, target: str, download: bool) -> ResolvedModel:
+    """Return the best model on this machine, or one that is downloaded.
+
+    Raises:
+        ModelNotFound: There is none, and none was downloaded.
+    """
+    try:
+        return choose_default("translation", source, target)
+    except ModelNotFound:
+        name = translator_to_download(source, target)
+        if not download or name is None:
+            raise
+        return pull(name)
 
 
 def _translations(

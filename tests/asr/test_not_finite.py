@@ -111,4 +111,6 @@ def test_language_detection_fails_as_well(
         real.transcribe(noise, batch_size=batch_size).info  # noqa: B018
     with pytest.raises(NumericalError, match="language could not be detected"):
         real.detect_language(noise)
-    assert real.transcribe(noise, language="en").info == TranscriptionInfo("en", None, 1.0)
+    assert real.transcribe(noise, language="en").info == TranscriptionInfo(
+        "en", None, 1.0, duration_after_vad=1.0
+    )

@@ -243,7 +243,8 @@ def main() -> None:
     transcriber = Transcriber(arguments.model, threads=arguments.threads)
     own = material(transcriber, arguments.seed, arguments.clips)
     options = LiveOptions(transcribe=TranscribeOptions(language="en"))
-    vad = replace(options.vad, threshold=arguments.threshold, long_pause_s=arguments.long_pause)
+    pause_ms = None if arguments.long_pause is None else 1000 * arguments.long_pause
+    vad = replace(options.vad, threshold=arguments.threshold, long_pause_ms=pause_ms)
     options = replace(options, calm=not arguments.fast, vad=vad)
     print(f"{len(plain_words(own.text))} words in {len(own.samples) / SAMPLE_RATE:.0f} s")
     print(table([("live", figures(own, listen(transcriber, own.samples, options)))]))

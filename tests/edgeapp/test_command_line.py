@@ -18,7 +18,7 @@ from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner
 from edgeapp.cli import app, main
 from edgeapp.commands.options.refused import REFUSED
 from edgeapp.model_pool import ModelPool
-from pipelines import TranscribeOptions
+from pipelines import TranscribeOptions, VadOptions
 from pipelines.hub import cache_folder, use_cache_folder
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -210,10 +210,22 @@ def test_openai_whispers_own_defaults_are_accepted(run: Run) -> None:
             2.0,
         ),
         (["--vad_filter", "--batched", "False"], "vad_filter", True),
-        (["--vad_threshold", "0.4"], "vad_threshold", 0.4),
-        (["--vad_min_speech_duration_ms", "200"], "vad_min_speech_duration_ms", 200),
-        (["--vad_max_speech_duration_s", "20"], "vad_max_speech_duration_s", 20.0),
-        (["--vad_min_silence_duration_ms", "500"], "vad_min_silence_duration_ms", 500),
+        (["--vad_threshold", "0.4"], "vad_parameters", VadOptions(threshold=0.4)),
+        (
+            ["--vad_min_speech_duration_ms", "200"],
+            "vad_parameters",
+            VadOptions(min_speech_duration_ms=200),
+        ),
+        (
+            ["--vad_max_speech_duration_s", "20"],
+            "vad_parameters",
+            VadOptions(max_speech_duration_s=20.0),
+        ),
+        (
+            ["--vad_min_silence_duration_ms", "500"],
+            "vad_parameters",
+            VadOptions(min_silence_duration_ms=500),
+        ),
     ],
 )
 def test_options_reach_recognition(

@@ -103,7 +103,7 @@ REFUSED = {
     f"transcribe {SPEECH} --cluster local": "--cluster",
     f"transcribe {SPEECH} --cluster local -o out.d/ --draft ngram": "--draft",
     f"transcribe {SPEECH} --model-dir nosuch.d": "nosuch.d",
-    f"transcribe {SPEECH} --vad-threshold 2": "vad_threshold",
+    f"transcribe {SPEECH} --vad-threshold 2": "threshold",
     f"translate {TEXT} --device gpu": "--device",
     f"translate {TEXT} --n-best 2": "--n-best",
     f"translate {TEXT} --n-best 3 --format json --beam-size 2": "n_best",

@@ -61,7 +61,7 @@ class TranscriptionRequest:
         stream: Send the text as it is decoded.
         logprobs: Send the log-probability of each token of the text.
         openai_rules: As in TranscribeOptions.
-        vad: Limits of voice activity detection: fields of TranscribeOptions.
+        vad: Limits of voice activity detection: fields of VadOptions.
     """
 
     model: str
@@ -123,7 +123,7 @@ class TranscriptionRequest:
         """
         subtitles = self.response_format in ("srt", "vtt")
         styles_words = subtitles and times_words and task == "transcribe"
-        values: dict[str, Any] = dict(self.vad)
+        values: dict[str, Any] = {"vad_parameters": self.vad} if self.vad else {}
         if self.temperature:
             values["temperature"] = self.temperature
         return TranscribeOptions(
@@ -263,10 +263,10 @@ def _chunking(text: str | None) -> dict[str, float]:
         threshold = _number(strategy["threshold"], "chunking_strategy")
         if not 0 < threshold < 1:
             raise _chunking_error(f"threshold must lie between 0 and 1, not be {threshold:g}")
-        limits["vad_threshold"] = threshold
+        limits["threshold"] = threshold
     for name, option in (
-        ("prefix_padding_ms", "vad_speech_pad_ms"),
-        ("silence_duration_ms", "vad_min_silence_duration_ms"),
+        ("prefix_padding_ms", "speech_pad_ms"),
+        ("silence_duration_ms", "min_silence_duration_ms"),
     ):
         if name in strategy:
             milliseconds = _number(strategy[name], "chunking_strategy")

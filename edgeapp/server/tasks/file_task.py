@@ -161,7 +161,15 @@ class _PageView:
     def started(self, info: TranscriptionInfo) -> None:
         self._duration = info.duration
         self._journal.describe(language=info.language, duration_s=info.duration or 0.0)
-        self._send({"type": "file_started", **asdict(info)})
+        self._send(
+            {
+                "type": "file_started",
+                "language": info.language,
+                "language_probability": info.language_probability,
+                "duration": info.duration,
+                "warnings": info.warnings,
+            }
+        )
 
     def text_delta(self, text: str) -> None:
         self._send({"type": "file_heard", "text": text})

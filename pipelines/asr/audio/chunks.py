@@ -14,14 +14,16 @@ import numpy as np
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import HOP, MARGIN
 from pipelines.asr.audio.silero import FRAME, SileroDetector
-from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VadOptions, VoiceActivity
+from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VoiceActivity
+from pipelines.asr.options import VadOptions
 
 __all__ = ["CHUNK_VAD", "Chunk", "split_at_pauses"]
 
 _BLOCK = 312 * FRAME  # samples per call of the detector: 10 s
 CHUNK_VAD = VadOptions(
-    pre_roll_s=0.2,
-    min_silence_s=0.2,  # shorter pauses may lie inside a word
+    min_speech_duration_ms=100,
+    min_silence_duration_ms=200,  # shorter pauses may lie inside a word
+    speech_pad_ms=200,
 )
 # Speech that is found this early begins with the recording, because the detector starts cold.
 _FIRST_S = 0.5
@@ -63,14 +65,16 @@ def split_at_pauses(
         blocks: mono float32 [n] each, at 16 kHz, of any lengths. Reading is some 10 s ahead of
             the end of a chunk.
         max_duration_s: maximum duration of a chunk (s).
-        options: what counts as speech; `max_utterance_s` is that of a chunk.
+        options: what counts as speech; `max_speech_duration_s` is that of a chunk.
 
     Yields:
         The chunks, in order.
     """
     max_samples = round(max_duration_s * SAMPLE_RATE) - HOP  # a chunk begins at a frame boundary
     history, detector = _SampleHistory(), _BatchedDetector()
-    vad = VoiceActivity(replace(options, max_utterance_s=max_samples / SAMPLE_RATE), detector)
+    vad = VoiceActivity(
+        replace(options.over(CHUNK_VAD), max_speech_duration_s=max_samples / SAMPLE_RATE), detector
+    )
     utterances: list[SampleSpan] = []  # not in a chunk yet
     utterance_start: int | None = None  # of the open utterance
     for block in _rechunk(blocks, _BLOCK):

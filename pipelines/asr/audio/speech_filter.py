@@ -6,18 +6,18 @@ Reference: faster-whisper's vad.py: the same parts, from the probabilities of Si
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.silero import FRAME, SileroDetector
-from pipelines.asr.options import TranscribeOptions
+from pipelines.asr.options import VadOptions
 from pipelines.asr.results import Segment
 
-__all__ = ["SpeechFilterOptions", "SpeechMap", "keep_speech", "speech_spans"]
+__all__ = ["WINDOW_VAD", "SpeechMap", "keep_speech", "speech_spans"]
 
 SampleSpan = tuple[int, int]
 """First sample, and the one after the last."""
@@ -26,41 +26,16 @@ _MIN_SPLIT_SILENCE_S = 0.098  # shortest silence at which too long speech is cut
 _SECONDS_DIGITS = 2  # times are rounded, as in faster-whisper
 
 
-@dataclass(frozen=True)
-class SpeechFilterOptions:
-    """What counts as speech. Names and defaults are faster-whisper's.
-
-    Attributes:
-        threshold: Probability from which a frame is speech.
-        neg_threshold: Probability below which speech ends. None: `threshold` less 0.15.
-        min_speech_duration_ms: Speech of this length or less is left out.
-        max_speech_duration_s: Longer speech is cut at its last silence of 98 ms.
-        min_silence_duration_ms: Silence of this length ends speech.
-        speech_pad_ms: Audio kept before and after speech.
-    """
-
-    threshold: float = 0.5
-    neg_threshold: float | None = None
-    min_speech_duration_ms: int = 0
-    max_speech_duration_s: float = float("inf")
-    min_silence_duration_ms: int = 2000
-    speech_pad_ms: int = 400
-
-    @classmethod
-    def of(cls, options: TranscribeOptions) -> SpeechFilterOptions:
-        """The `vad_` options of a transcription; None stands for the default."""
-        given: dict[str, Any] = {
-            "threshold": options.vad_threshold,
-            "neg_threshold": options.vad_neg_threshold,
-            "min_speech_duration_ms": options.vad_min_speech_duration_ms,
-            "max_speech_duration_s": options.vad_max_speech_duration_s,
-            "min_silence_duration_ms": options.vad_min_silence_duration_ms,
-            "speech_pad_ms": options.vad_speech_pad_ms,
-        }
-        return replace(cls(), **{name: value for name, value in given.items() if value is not None})
+# faster-whisper's, but for the threshold.
+WINDOW_VAD = VadOptions(
+    min_speech_duration_ms=0,
+    max_speech_duration_s=math.inf,
+    min_silence_duration_ms=2000,
+    speech_pad_ms=400,
+)
 
 
-def keep_speech(samples: Samples, options: SpeechFilterOptions) -> tuple[Samples, SpeechMap]:
+def keep_speech(samples: Samples, options: VadOptions) -> tuple[Samples, SpeechMap]:
     """The parts of a recording with speech, one after the other.
 
     Args:
@@ -77,7 +52,7 @@ def keep_speech(samples: Samples, options: SpeechFilterOptions) -> tuple[Samples
 
 def speech_spans(
     samples: Samples,
-    options: SpeechFilterOptions,
+    options: VadOptions,
     probabilities: Callable[[Samples], Sequence[float]] | None = None,
 ) -> list[SampleSpan]:
     """The parts of a recording with speech, as faster-whisper's get_speech_timestamps finds them.
@@ -90,22 +65,19 @@ def speech_spans(
     Returns:
         The parts, padded, in ascending order.
     """
+    options = options.over(WINDOW_VAD)
     padded = np.pad(samples, (0, FRAME - len(samples) % FRAME))
     frames = (probabilities or SileroDetector().probabilities)(padded)
     spans = _unpadded_spans(frames, len(samples), options)
-    return _padded(spans, len(samples), round(SAMPLE_RATE * options.speech_pad_ms / 1000))
+    return _padded(spans, len(samples), options.samples("speech_pad_ms"))
 
 
-def _unpadded_spans(
-    frames: Sequence[float], length: int, options: SpeechFilterOptions
-) -> list[SampleSpan]:
-    threshold, release = options.threshold, options.neg_threshold
-    if release is None:
-        release = max(threshold - 0.15, 0.01)
-    min_speech = SAMPLE_RATE * options.min_speech_duration_ms / 1000
-    min_silence = SAMPLE_RATE * options.min_silence_duration_ms / 1000
-    pad = SAMPLE_RATE * options.speech_pad_ms / 1000
-    max_speech = SAMPLE_RATE * options.max_speech_duration_s - FRAME - 2 * pad
+def _unpadded_spans(frames: Sequence[float], length: int, options: VadOptions) -> list[SampleSpan]:
+    threshold, release = options.threshold, options.release
+    min_speech = options.samples("min_speech_duration_ms")
+    min_silence = options.samples("min_silence_duration_ms")
+    longest_s = options.max_speech_duration_s or math.inf
+    max_speech = SAMPLE_RATE * longest_s - FRAME - 2 * options.samples("speech_pad_ms")
     spans: list[SampleSpan] = []
     start: int | None = None
     silence_start = 0  # of the silence that may end the speech; 0: there is none

@@ -13,23 +13,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Clipper, Samples, as_mono
 from pipelines.asr.audio.silero import FRAME, SileroDetector
+from pipelines.asr.options import VadOptions
 from pipelines.errors import OptionError
 
 __all__ = [
+    "LIVE_VAD",
     "LongPause",
     "SpeechAudio",
     "SpeechEnd",
     "SpeechStart",
     "VoiceActivity",
     "VoiceEvent",
-    "VadOptions",
+    "check_cuts",
 ]
 
 _SEARCH_S = 1.0  # the last part of a too long utterance, in which the cut is searched
@@ -37,62 +39,28 @@ _DIP_S = 0.1  # length of the quiet part at a cut: longer than the closure of a 
 _MIN_LEVEL_DB = -120.0  # level of digital silence
 
 
-@dataclass(frozen=True)
-class VadOptions:
-    """What counts as speech, and where an utterance begins and ends. Times in seconds.
+# A long pre-roll, for quiet microphones.
+LIVE_VAD = VadOptions(min_speech_duration_ms=100, min_silence_duration_ms=600, speech_pad_ms=500)
 
-    Attributes:
-        threshold: probability from which a frame is speech. The default is below Silero's 0.5,
-            with which a quarter of what is said in an echoing room would be lost.
-        neg_threshold: probability below which speech ends; None: threshold less 0.15.
-        pre_roll_s: audio before the first frame of speech that belongs to the utterance.
-        min_speech_s: shorter speech is ignored; shorter dips do not interrupt the speech that
-            starts an utterance.
-        min_silence_s: a pause of this length ends an utterance and is its end.
-        long_pause_s: a pause of this length, which may be longer than min_silence_s, is followed by
-            a LongPause after the utterance's end. None: no pause is.
-        max_utterance_s: maximum length of an utterance. A longer one is cut at the quietest point
-            of its last second, which is held back for that, and continues as the next one. None:
-            unlimited.
+
+def check_cuts(options: VadOptions) -> VadOptions:
+    """Return the options of an utterance, with the defaults of live recognition.
 
     Raises:
-        OptionError: a value is out of range.
+        OptionError: An utterance that begins would be too long already.
     """
-
-    threshold: float = 0.35
-    neg_threshold: float | None = None
-    pre_roll_s: float = 0.3
-    min_speech_s: float = 0.1
-    min_silence_s: float = 0.6
-    max_utterance_s: float | None = None
-    long_pause_s: float | None = None
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise OptionError(f"{field.name} must be a number from 0 on, not {value}")
-        if not 0 < self.threshold < 1:
-            raise OptionError(f"threshold must lie between 0 and 1, not be {self.threshold}")
-        if not 0 < self.release <= self.threshold:
-            raise OptionError(
-                f"neg_threshold must be above 0 and at most threshold ({self.threshold}), "
-                f"not {self.neg_threshold}"
-            )
-        # The audio that may be pending when an utterance begins, and the part held back for a cut.
-        shortest = max(self.pre_roll_s + self.min_speech_s, self.min_silence_s) + _SEARCH_S
-        if self.max_utterance_s is not None and self.max_utterance_s < shortest:
-            raise OptionError(
-                f"max_utterance_s must be {shortest:g} or more, not {self.max_utterance_s:g}: "
-                f"{_SEARCH_S:g} above min_silence_s, and above pre_roll_s and min_speech_s together"
-            )
-
-    @property
-    def release(self) -> float:
-        """neg_threshold, or its default, as in Silero's get_speech_timestamps."""
-        if self.neg_threshold is not None:
-            return self.neg_threshold
-        return max(self.threshold - 0.15, min(self.threshold, 0.01))
+    options = options.over(LIVE_VAD)
+    begin = options.samples("speech_pad_ms") + options.samples("min_speech_duration_ms")
+    # The audio that may be pending when an utterance begins, and the part held back for a cut.
+    pending = max(begin, options.samples("min_silence_duration_ms"))
+    shortest, longest = pending + _to_samples(_SEARCH_S), options.max_speech_duration_s
+    if longest is not None and longest * SAMPLE_RATE < shortest - 1:
+        raise OptionError(
+            f"max_speech_duration_s must be {shortest / SAMPLE_RATE:g} or more, not {longest:g}: "
+            f"{_SEARCH_S:g} above min_silence_duration_ms, and above speech_pad_ms and "
+            "min_speech_duration_ms together"
+        )
+    return options
 
 
 @dataclass(frozen=True)
@@ -134,7 +102,7 @@ class SpeechEnd:
 
 @dataclass(frozen=True)
 class LongPause:
-    """No utterance has followed the last one for `long_pause_s`.
+    """No utterance has followed the last one for `long_pause_ms`.
 
     Attributes:
         sample: how far the stream was followed.
@@ -164,19 +132,21 @@ class VoiceActivity:
     ) -> None:
         """
         Args:
-            options: None: the defaults.
+            options: None, or None in a field: the defaults of live recognition.
             detector: frame [512] → probability of speech. One with state serves one stream only.
                 None: Silero's, new for each stream.
         """
-        self.options = options = options or VadOptions()
+        self.options = options = check_cuts(options or VadOptions())
         self._custom_detector = detector
-        self._pre_roll = _to_samples(options.pre_roll_s)
-        self._min_speech = _to_samples(options.min_speech_s)
-        self._min_silence = _to_samples(options.min_silence_s)
-        pause_s = options.long_pause_s
-        self._long_pause = None if pause_s is None else _to_samples(pause_s)
-        limit_s = options.max_utterance_s
-        self._max_utterance = None if limit_s is None else _to_samples(limit_s)
+        self._pre_roll = options.samples("speech_pad_ms")
+        self._min_speech = options.samples("min_speech_duration_ms")
+        self._min_silence = options.samples("min_silence_duration_ms")
+        self._long_pause = (
+            None if options.long_pause_ms is None else options.samples("long_pause_ms")
+        )
+        limit_s = options.max_speech_duration_s
+        limited = limit_s is not None and math.isfinite(limit_s)
+        self._max_utterance = _to_samples(limit_s or 0) if limited else None
         self._reset()
 
     def _reset(self) -> None:
@@ -196,7 +166,7 @@ class VoiceActivity:
         self._pause_start: int | None = None  # after an utterance, before its LongPause
         self._utterance_start = 0
         self._clipper = Clipper("the audio stream")
-        # The last utterance was cut: any speech before a pause of min_silence_s continues it.
+        # The last utterance was cut: any speech before a pause continues it.
         self._resuming = False
 
     def feed(self, samples: Samples) -> list[VoiceEvent]:

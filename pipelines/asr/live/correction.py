@@ -123,11 +123,17 @@ def corrected_text(
     """
     # Models without the times of words have no prompts either.
     whisper = transcriber.capabilities.word_timestamps
-    prompt = " ".join(text for text in (options.initial_prompt, due.context) if text)
+    given = options.initial_prompt
+    prompt: str | tuple[int, ...] | None = due.context or None
+    if isinstance(given, tuple):
+        tokens = transcriber.tokenizer.encode(f" {due.context}") if due.context else []
+        prompt = (*given, *tokens)
+    elif given:
+        prompt = f"{given} {due.context}" if due.context else given
     options = replace(
         options,
         language=due.language,
-        initial_prompt=(prompt or None) if whisper else options.initial_prompt,
+        initial_prompt=prompt if whisper else given,
         word_timestamps=whisper,
         beam_size=_BEAMS,
         temperature=0.0,

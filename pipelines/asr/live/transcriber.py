@@ -88,7 +88,10 @@ class LiveTranscriber:
         # A model that was trained on the full 30 s needs more silence after short audio.
         self._silence_s, self._least_s = (3, 5) if self._window_s >= 30 else (1, 0)
         prompt = self._options.transcribe.initial_prompt
-        self._prompt = self._tokenizer.encode(" " + prompt.strip()) if prompt else []
+        if isinstance(prompt, tuple):
+            self._prompt = list(prompt)
+        else:
+            self._prompt = self._tokenizer.encode(" " + prompt.strip()) if prompt else []
         self._context: list[int] = []  # last committed text tokens
         known = transcriber.capabilities.languages
         self._spoken = SpokenLanguage(
@@ -192,7 +195,7 @@ class LiveTranscriber:
                 events += self._finalise(self._buffer, self._stream_offset + event.speech_end)
                 self._buffer = None
                 self._paused_at = self._stream_offset + event.sample
-                if self._vad.options.long_pause_s is None:
+                if self._vad.options.long_pause_ms is None:
                     events += self._end_utterance()
             else:
                 assert self._buffer is not None, "speech starts before it continues"
@@ -357,8 +360,8 @@ class LiveTranscriber:
 
     def _speech_s(self, end: int) -> float:
         """Return the seconds of the utterance's speech, which ends at a position in the stream."""
-        pre_roll_s = self._options.vad.pre_roll_s
-        return max(0.0, (end - self._utterance_start) / SAMPLE_RATE - pre_roll_s)
+        pre_roll = self._vad.options.samples("speech_pad_ms")
+        return max(0.0, (end - self._utterance_start - pre_roll) / SAMPLE_RATE)
 
     def _encode(self, samples: Samples) -> EncodedSource:
         seconds = self._window_s
@@ -427,7 +430,7 @@ class LiveTranscriber:
 
     @property
     def _joins_sentences(self) -> bool:
-        return self._vad.options.long_pause_s is not None
+        return self._vad.options.long_pause_ms is not None
 
     def _before_mark(self, tokens: Sequence[int], word: HypothesisWord) -> int:
         """Index after the last word without the mark of a pause behind it."""

@@ -10,7 +10,8 @@ import pytest
 from faster_whisper import vad
 from numpy.typing import NDArray
 
-from pipelines.asr.audio.speech_filter import SpeechFilterOptions, SpeechMap, speech_spans
+from pipelines.asr.audio.speech_filter import SpeechMap, speech_spans
+from pipelines.asr.options import VadOptions
 
 _OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -45,7 +46,7 @@ def test_parts_equal_faster_whisper(
 
     monkeypatch.setattr(vad, "get_vad_model", lambda: given)
     theirs = vad.get_speech_timestamps(samples, vad.VadOptions(**options))
-    ours = speech_spans(samples, SpeechFilterOptions(**options), given)
+    ours = speech_spans(samples, VadOptions(**{"threshold": 0.5, **options}), given)
     assert ours == [(part["start"], part["end"]) for part in theirs]
 
 

@@ -26,10 +26,10 @@ from pipelines.asr.audio.vad import (
     SpeechAudio,
     SpeechEnd,
     SpeechStart,
-    VadOptions,
     VoiceActivity,
     VoiceEvent,
 )
+from pipelines.asr.options import VadOptions
 from pipelines.errors import AudioError, CheckpointError, ModelNotFound, OptionError
 
 RATE = 16_000
@@ -110,7 +110,7 @@ def seconds(spans: Spans) -> list[tuple[float, float]]:
 def test_an_utterance_with_its_pre_roll_and_its_pause() -> None:
     audio = scripted([(SILENCE, 50), (SPEECH, 30), (SILENCE, 50)])
     [(start, end)] = utterances(play(audio, VadOptions()), audio)
-    assert start == 50 * FRAME - 0.3 * RATE
+    assert start == 50 * FRAME - 0.5 * RATE
     assert 0.6 * RATE <= end - 80 * FRAME < 0.6 * RATE + FRAME
 
 
@@ -126,13 +126,13 @@ def test_short_pauses_are_kept_and_short_blips_ignored() -> None:
     blip = [(SPEECH, 3), (SILENCE, 40)]
     audio = scripted([*blip, (SPEECH, 20), (SILENCE, 15), (SPEECH, 1), (SILENCE, 40), *blip])
     [(start, end)] = utterances(play(audio, VadOptions()), audio)
-    assert start == 43 * FRAME - 0.3 * RATE
+    assert start == 43 * FRAME - 0.5 * RATE
     assert 79 * FRAME + 0.6 * RATE <= end < 80 * FRAME + 0.6 * RATE
 
 
 @pytest.mark.parametrize("blocks", [(), [512] * 200, [700] * 100, [16_000] * 4])
 def test_a_long_pause_is_reported_once_and_a_short_one_never(blocks: list[int]) -> None:
-    options = VadOptions(long_pause_s=1.5)
+    options = VadOptions(long_pause_ms=1500)
     audio = scripted([(SPEECH, 20), (SILENCE, 45), (SPEECH, 20), (SILENCE, 120)])
     ends = [e for e in play(audio, options, blocks) if isinstance(e, SpeechEnd | LongPause)]
     assert [type(event) for event in ends] == [SpeechEnd, SpeechEnd, LongPause]
@@ -141,13 +141,13 @@ def test_a_long_pause_is_reported_once_and_a_short_one_never(blocks: list[int]) 
 
 def test_a_blip_ends_no_long_pause() -> None:
     audio = scripted([(SPEECH, 20), (SILENCE, 30), (SPEECH, 1), (SILENCE, 60)])
-    pauses = [e for e in play(audio, VadOptions(long_pause_s=1.5)) if isinstance(e, LongPause)]
+    pauses = [e for e in play(audio, VadOptions(long_pause_ms=1500)) if isinstance(e, LongPause)]
     assert [0 <= pause.sample - 20 * FRAME - 1.5 * RATE < FRAME for pause in pauses] == [True]
 
 
 def test_short_dips_at_the_onset_are_ignored() -> None:
     audio = scripted([(SILENCE, 30), (SPEECH, 1), (SILENCE, 2), (SPEECH, 3), (SILENCE, 30)])
-    [(start, _)] = utterances(play(audio, VadOptions(pre_roll_s=0.1)), audio)
+    [(start, _)] = utterances(play(audio, VadOptions(speech_pad_ms=100)), audio)
     assert start == 30 * FRAME - 0.1 * RATE
 
 
@@ -165,7 +165,7 @@ def test_hysteresis_between_the_thresholds() -> None:
 def test_stop_in_the_middle_of_a_word_loses_none_of_it(tail: int) -> None:
     audio = scripted([(SILENCE, 20), (SPEECH, 20)], tail)
     for limit in (None, 2.0, 10.0):
-        options = VadOptions(max_utterance_s=limit)
+        options = VadOptions(max_speech_duration_s=limit)
         [(_, end)] = utterances(play(audio, options), audio)
         assert end == len(audio)
 
@@ -183,7 +183,7 @@ def test_a_long_utterance_is_cut_where_it_is_quietest() -> None:
     dip = int(4.5 * RATE)
     audio[dip : dip + RATE // 5][np.arange(RATE // 5) % FRAME > 0] *= 0.01
     audio[::FRAME] = SPEECH
-    options = VadOptions(max_utterance_s=5.0)
+    options = VadOptions(max_speech_duration_s=5.0)
     spans = utterances(play(audio, options), audio)
     assert dip < spans[0][1] < dip + RATE // 5
     assert [end for _, end in spans] == [*(start for start, _ in spans[1:]), len(audio)]
@@ -193,24 +193,24 @@ def test_a_long_utterance_is_cut_where_it_is_quietest() -> None:
 def test_no_utterance_is_only_the_pause_after_a_cut() -> None:
     audio = scripted([(SPEECH, 90), (SILENCE, 100)])
     audio[90 * FRAME :][np.arange(100 * FRAME) % FRAME > 0] *= 0.01
-    [(start, end)] = utterances(play(audio, VadOptions(max_utterance_s=3.0)), audio)
+    [(start, end)] = utterances(play(audio, VadOptions(max_speech_duration_s=3.0)), audio)
     assert (start, end // FRAME) == (0, pytest.approx(91, abs=2))
 
 
 def test_after_a_cut_in_a_pause_the_next_word_may_be_short() -> None:
     audio = scripted([(SPEECH, 90), (SILENCE, 12), (SPEECH, 1), (SILENCE, 100)])
     audio[90 * FRAME : 102 * FRAME][np.arange(12 * FRAME) % FRAME > 0] *= 0.01
-    first, second = utterances(play(audio, VadOptions(max_utterance_s=3.0)), audio)
+    first, second = utterances(play(audio, VadOptions(max_speech_duration_s=3.0)), audio)
     assert first[1] == second[0]
     assert second[0] < 102 * FRAME < 103 * FRAME <= second[1]
 
 
 options_strategy = st.builds(
     lambda pre, speech, silence, limit: VadOptions(
-        pre_roll_s=pre,
-        min_speech_s=speech,
-        min_silence_s=silence,
-        max_utterance_s=None if limit is None else max(pre + speech, silence) + 1 + limit,
+        speech_pad_ms=1000 * pre,
+        min_speech_duration_ms=1000 * speech,
+        min_silence_duration_ms=1000 * silence,
+        max_speech_duration_s=None if limit is None else max(pre + speech, silence) + 1 + limit,
     ),
     st.sampled_from([0.0, 0.03, 0.3]),
     st.sampled_from([0.0, 0.032, 0.1]),
@@ -252,19 +252,19 @@ def offline(audio: Audio, options: VadOptions) -> tuple[Spans, Spans]:
             runs.append([start, min(start + FRAME, len(audio))])
     spans: Spans = []
     speech: Spans = []
-    silence = math.ceil(round(options.min_silence_s * RATE) / FRAME) * FRAME
+    silence = math.ceil(options.samples("min_silence_duration_ms") / FRAME) * FRAME
     candidate: Spans = []  # runs that may together be long enough
     for start, end in runs:
         if spans and start < spans[-1][1]:
             speech[-1] = (speech[-1][0], end)
             spans[-1] = (spans[-1][0], end + max(silence, FRAME))
             continue
-        if candidate and start - candidate[-1][1] >= round(options.min_speech_s * RATE):
+        if candidate and start - candidate[-1][1] >= options.samples("min_speech_duration_ms"):
             candidate.clear()
         candidate.append((start, end))
-        if sum(b - a for a, b in candidate) >= round(options.min_speech_s * RATE):
+        if sum(b - a for a, b in candidate) >= options.samples("min_speech_duration_ms"):
             before = spans[-1][1] if spans else 0
-            first = max(candidate[0][0] - round(options.pre_roll_s * RATE), before)
+            first = max(candidate[0][0] - options.samples("speech_pad_ms"), before)
             spans.append((first, end + max(silence, FRAME)))
             speech.append((first, end))
             candidate.clear()
@@ -275,7 +275,7 @@ def offline(audio: Audio, options: VadOptions) -> tuple[Spans, Spans]:
 @settings(max_examples=150, derandomize=True)
 @given(runs_strategy, st.integers(0, FRAME - 1), options_strategy)
 @example(  # the pause that ends it, and its greatest length, in the same frame
-    [(SPEECH, 31), (SILENCE, 9)], 0, VadOptions(0.5, None, 0.0, 0.0, 0.0, max_utterance_s=1.0)
+    [(SPEECH, 31), (SILENCE, 9)], 0, VadOptions(0.5, None, 0.0, 1.0, 0.0, 0.0)
 )
 def test_every_utterance_is_found_and_no_speech_is_lost(
     runs: list[tuple[float, int]], tail: int, options: VadOptions
@@ -283,10 +283,10 @@ def test_every_utterance_is_found_and_no_speech_is_lost(
     audio = scripted(runs, tail)
     spans = utterances(play(audio, options), audio)
     expected, speech = offline(audio, options)
-    if options.max_utterance_s is None:
+    if options.max_speech_duration_s is None:
         assert spans == expected
         return
-    assert all(end - start <= options.max_utterance_s * RATE + 1 for start, end in spans)
+    assert all(end - start <= options.max_speech_duration_s * RATE + 1 for start, end in spans)
     handed_out = np.zeros(len(audio), bool)
     for start, end in spans:
         handed_out[start:end] = True
@@ -314,7 +314,7 @@ def test_the_caller_may_reuse_its_block() -> None:
 @pytest.mark.slow
 def test_hours_of_silence_and_of_speech_keep_memory_flat() -> None:
     for probability, limit in [(SILENCE, None), (SPEECH, None), (SPEECH, 30.0)]:
-        voice = VoiceActivity(VadOptions(max_utterance_s=limit), lambda _, p=probability: p)
+        voice = VoiceActivity(VadOptions(max_speech_duration_s=limit), lambda _, p=probability: p)
         block = np.zeros(RATE, np.float32)
         for _ in range(40):
             voice.feed(block)
@@ -358,16 +358,16 @@ def test_level_and_probability_for_a_meter() -> None:
         ({"threshold": math.nan}, "threshold"),
         ({"neg_threshold": 0.6}, "neg_threshold"),
         ({"neg_threshold": 0.0}, "neg_threshold"),
-        ({"pre_roll_s": -0.1}, "pre_roll_s"),
-        ({"min_speech_s": math.inf}, "min_speech_s"),
-        ({"min_silence_s": math.nan}, "min_silence_s"),
-        ({"max_utterance_s": 1.5}, "max_utterance_s must be 1.6 or more"),
-        ({"max_utterance_s": 0.0}, "max_utterance_s"),
+        ({"speech_pad_ms": -0.1}, "speech_pad_ms"),
+        ({"min_speech_duration_ms": math.inf}, "min_speech_duration_ms"),
+        ({"min_silence_duration_ms": math.nan}, "min_silence_duration_ms"),
+        ({"max_speech_duration_s": 1.5}, "max_speech_duration_s must be 1.6 or more"),
+        ({"max_speech_duration_s": 0.0}, "max_speech_duration_s"),
     ],
 )
 def test_invalid_options_are_errors(options: dict[str, float], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
-        VadOptions(**options)
+        VoiceActivity(VadOptions(**options))
 
 
 def test_invalid_blocks_are_errors() -> None:
@@ -415,7 +415,7 @@ def test_every_sentence_is_inside_an_utterance(
     name: str, limit: float | None, loudness: float
 ) -> None:
     audio = load_audio(SAMPLES / f"{name}.flac") * np.float32(loudness)
-    spans = utterances(play(audio, VadOptions(max_utterance_s=limit), real=True), audio)
+    spans = utterances(play(audio, VadOptions(max_speech_duration_s=limit), real=True), audio)
     handed_out = np.zeros(len(audio), bool)
     for start, end in spans:
         handed_out[start:end] = True
@@ -492,7 +492,7 @@ def test_samples_out_of_range_do_not_corrupt_the_state() -> None:
 def test_real_events_for_any_blocks_and_streams_side_by_side() -> None:
     talk = load_audio(SAMPLES / "talk.flac")[: 6 * RATE]
     digits = load_audio(SAMPLES / "digits.flac")
-    options = VadOptions(max_utterance_s=2.0)
+    options = VadOptions(max_speech_duration_s=2.0)
     expected = [comparable(play(audio, options, real=True)) for audio in (talk, digits)]
     for size in (160, 1000, 7777):
         voices = [VoiceActivity(options), VoiceActivity(options)]

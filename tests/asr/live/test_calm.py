@@ -25,7 +25,7 @@ from pipelines.asr.window import LiveWindowResult
 from tests.asr.live.listening import OPTIONS, text_of
 from tests.asr.tones import WORDS, ToneTranscriber, loudness, speak
 
-_OPTIONS = replace(OPTIONS, vad=replace(OPTIONS.vad, long_pause_s=1.5))
+_OPTIONS = replace(OPTIONS, vad=replace(OPTIONS.vad, long_pause_ms=1500))
 _CAPITAL, _STOP = 40, 80  # added to a word, it begins with a capital letter; the token of "."
 _LAST = len(WORDS) - 1  # this word ends a sentence
 

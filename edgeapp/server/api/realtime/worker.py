@@ -365,8 +365,8 @@ class RealtimeWorker:
                 ),
                 vad=VadOptions(
                     threshold=config.threshold,
-                    pre_roll_s=config.prefix_padding_ms / 1000,
-                    min_silence_s=config.silence_duration_ms / 1000,
+                    speech_pad_ms=config.prefix_padding_ms,
+                    min_silence_duration_ms=config.silence_duration_ms,
                 ),
                 priority=Priority.LIVE_RECOGNITION,
             )

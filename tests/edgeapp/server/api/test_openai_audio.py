@@ -175,9 +175,9 @@ def test_temperature_prompt_keywords_and_chunking_have_an_effect() -> None:
     assert options.initial_prompt == "Züge."
     assert options.language == "de"
     assert options.hotwords == "Bahnhof, Gleis"
-    assert options.vad_threshold == 0.6
-    assert options.vad_min_silence_duration_ms == 400
-    assert options.vad_speech_pad_ms == 100
+    assert options.vad.threshold == 0.6
+    assert options.vad.min_silence_duration_ms == 400
+    assert options.vad.speech_pad_ms == 100
     plain = TranscriptionRequest.from_fields([("model", "whisper-1")], "transcriptions")
     assert len(plain.options("transcribe", 3, times_words=True).temperatures) > 1, (
         "0 means fallback, as OpenAI's"

@@ -1,0 +1,33 @@
+"""Arguments of constructors that all models have: where a model comes from, and where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipelines.errors import OptionError
+
+__all__ = ["device_name"]
+
+
+def device_name(device: str, index: int | Sequence[int]) -> str:
+    """Return the engine's name of a device.
+
+    Args:
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        index: The number of the GPU; of a sequence only one.
+
+    Raises:
+        OptionError: Several GPUs are named, or the device has no numbers.
+    """
+    if not isinstance(index, int):
+        if len(index) != 1:
+            raise OptionError(
+                f"device_index: one model runs on one device, not on {len(index)}; open it once "
+                "for each of them"
+            )
+        index = index[0]
+    if index == 0 or device == "cpu":
+        return device
+    if device != "cuda":
+        raise OptionError(f"device_index {index} needs the device 'cuda', not {device!r}")
+    return f"cuda:{index}"

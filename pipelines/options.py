@@ -1,0 +1,180 @@
+"""Declarations of options: default, help, range and group of each, in one place.
+
+    @described
+    @dataclass(frozen=True)
+    class Options:
+        '''How to decode.'''
+
+        beam_size: int = option(1, "Beams of the search.", range=Range(1, whole=True))
+
+        def __post_init__(self) -> None:
+            check_ranges(self)
+
+What an option means stands in its metadata, for command lines, schemas and `help()` alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from functools import wraps
+from numbers import Integral, Real
+from textwrap import fill
+from typing import Any, TypeVar
+from warnings import warn
+
+from pipelines.errors import OptionError
+
+__all__ = ["Range", "check_ranges", "described", "option", "renamed", "with_fields"]
+
+Options = TypeVar("Options")  # a frozen dataclass
+Class = TypeVar("Class", bound=type)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that an option may have.
+
+    Attributes:
+        low, high: The limits, which belong to the range.
+        above: The number is above this one, instead of `low`.
+        below: The number is below this one, instead of `high`.
+        whole: It is an integer.
+        infinite: It may be infinite.
+        unit: Of the number, such as "s".
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+    whole: bool = False
+    infinite: bool = False
+    unit: str = ""
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, Integral if self.whole else Real) or isinstance(value, bool):
+            return False
+        number = float(value)
+        if math.isinf(number):
+            return self.infinite and self.low <= number <= self.high
+        return self.low <= number <= self.high and self.above < number < self.below
+
+    def __str__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        if math.isfinite(self.above) and math.isfinite(self.below):
+            return f"between {self.above:g} and {self.below:g}{unit}"
+        if math.isfinite(self.above):
+            return f"above {self.above:g}{unit}"
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return f"from {self.low:g} to {self.high:g}{unit}"
+        if math.isfinite(self.low):
+            return f"{self.low:g}{unit} or more"
+        return "a whole number" if self.whole else f"a number{unit and f' of{unit}'}"
+
+
+def option(
+    default: T,
+    help: str,
+    *,
+    range: Range | None = None,
+    choices: tuple[str, ...] = (),
+    flag: str | None = None,
+    group: str = "Decoding",
+) -> T:
+    """Declare a field of a dataclass of options.
+
+    Args:
+        default: Its default.
+        help: What it means, in whole sentences.
+        range: The numbers that it, or each of its items, may have. None is always allowed.
+        choices: The texts that it may have.
+        flag: Its name on a command line, if that is not the field's.
+        group: The heading under which a command line lists it.
+    """
+    metadata = {"help": help, "range": range, "choices": choices, "flag": flag, "group": group}
+    return field(default=default, metadata=metadata)
+
+
+def described(cls: Class) -> Class:
+    """Add the help of the fields to the docstring of a dataclass of options."""
+    lines = [(cls.__doc__ or "").rstrip(), "", "Attributes:"]
+    for each in fields(cls):
+        text = f"{each.name}: {each.metadata['help']}"
+        lines.append(fill(text, 100, initial_indent="    ", subsequent_indent=8 * " "))
+    cls.__doc__ = "\n".join(
+        [*lines, "", "Raises:", "    OptionError: A value is out of its range."]
+    )
+    return cls
+
+
+def check_ranges(options: Any) -> None:
+    """Check each field of a dataclass of options against its range, or its choices.
+
+    Raises:
+        OptionError: A value is out of its range.
+    """
+    for each in fields(options):
+        value, limits = getattr(options, each.name), each.metadata.get("range")
+        if choices := each.metadata.get("choices"):
+            if value not in choices:
+                names = " or ".join(map(repr, choices))
+                raise OptionError(f"{each.name} must be {names}, not {value!r}")
+        elif limits is not None and value is not None:
+            for number in value if isinstance(value, tuple) else (value,):
+                if number not in limits:
+                    raise OptionError(f"{each.name} must be {limits}, not {number!r}")
+
+
+def renamed(**former: tuple[str, Callable[[Any, Any], Any]]) -> Callable[[Class], Class]:
+    """Let a dataclass of options accept the former names of its fields, which warn.
+
+    Args:
+        former: Former name → (name, function that makes the former value, and what is given for
+            the name, the new value).
+    """
+
+    def decorate(cls: Class) -> Class:
+        init = cls.__init__  # type: ignore[misc]
+
+        @wraps(init)
+        def accept(self: Any, *args: Any, **given: Any) -> None:
+            for old in [name for name in given if name in former]:
+                new, convert = former[old]
+                warn(
+                    f"{cls.__name__}({old}=…) is now {cls.__name__}({new}=…)",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+                given[new] = convert(given.pop(old), given.get(new))
+            init(self, *args, **given)
+
+        cls.__init__ = accept  # type: ignore[misc]
+        cls.former_names = tuple(former)  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+def with_fields(options: Options, overrides: Mapping[str, Any]) -> Options:
+    """Return options with some fields changed.
+
+    Raises:
+        OptionError: There is no such field, or a value is out of its range.
+    """
+    names = [each.name for each in fields(options)]  # type: ignore[arg-type]
+    for name in overrides:
+        if name not in (*names, *getattr(options, "former_names", ())):
+            raise OptionError(f"no such option: {name}{_hint(name, names)}")
+    return replace(options, **overrides)  # type: ignore[type-var]
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown option: the one that was probably meant."""
+    names = list(names)
+    parts = [each for each in names if each.startswith(name) or name.startswith(f"{each}_")]
+    similar = parts or get_close_matches(name, names, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
