@@ -169,7 +169,7 @@ _FORBIDDEN_WORDS = (
     ("pipelines.engine", re.compile(r"\blive\b", re.IGNORECASE), ()),
     # Flags are the command line's: it adds the hint to an error of the library.
     # Those of pip are for pip.
-    ("pipelines", re.compile(r"(?<![\w-])--[a-z][a-z-]+"), ("hub/pip_download.py",)),
+    ("pipelines", re.compile(r"(?<![\w-])--[a-z][a-z-]+"), ("hub/wheels.py",)),
 )
 
 

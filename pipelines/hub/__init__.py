@@ -18,9 +18,11 @@ from pipelines.hub.cache import (
 from pipelines.hub.catalog import (
     ModelInfo,
     ResolvedModel,
+    Stamp,
     folder_of,
     incomplete_models,
     list_models,
+    models_stamp,
     remove,
     resolve,
 )
@@ -43,7 +45,6 @@ from pipelines.hub.details import (
 )
 from pipelines.hub.download import PullPlan, PullProgress, folder_or_pull, plan_pull, pull
 from pipelines.hub.search import FoundModel, search_hub
-from pipelines.hub.stamp import Stamp, models_stamp
 
 __all__ = [
     "RECOMMENDED_READER",

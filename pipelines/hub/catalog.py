@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Literal
 
 from pipelines.errors import CheckpointError, ModelError, ModelNotFound, OptionError
 from pipelines.families import Task, is_native, task_of
-from pipelines.hub.assets import BUNDLED, bundled_folder
+from pipelines.hub.assets import BUNDLED, assets_folder, bundled_folder
 from pipelines.hub.cache import (
     cache_folder,
     cached_models,
@@ -21,17 +22,21 @@ from pipelines.hub.cache import (
     read_json,
     size_of,
     snapshots,
+    storage_folder,
     unusable,
     usable_snapshot,
 )
 from pipelines.hub.cleanup import delete_cached
 from pipelines.hub.foreign import foreign_folder, foreign_origin, holds_foreign_model
 from pipelines.hub.names import is_repository, repository_of, short_name, similar_names
-from pipelines.hub.other_programs import find_elsewhere, other_models
+from pipelines.hub.other_programs import find_elsewhere, other_folders, other_models
 from pipelines.hub.sources import PublishedModel, published_model
-from pipelines.hub.stamp import Stamp, models_stamp
 
 Origin = Literal["bundled", "cache", "folder", "hub", "other"]
+Stamp = tuple[tuple[str, int, int, int], ...]
+"""(path, times of the last changes of its content and of itself in ns, size) of each file."""
+
+_DEPTH = 4  # of the folders below one that is listed; links may lead in circles
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,43 @@ def _list_models(stamp: Stamp) -> tuple[ModelInfo, ...]:
         info = ModelInfo(model.name, model.task, size, folder, "cache", repository)
         models.append(replace(info, native=is_native(read_json(folder / "config.json"))))
     return (*models, *_foreign_models())
+
+
+def models_stamp() -> Stamp:
+    """Return a stamp of the files of all models that `list_models` lists.
+
+    Only their names, times and sizes are read, so that it takes a millisecond or two where a list
+    of the models takes a second.
+    """
+    folders = map(str, _stamped_folders())
+    return tuple(entry for folder in folders for entry in _stamped_entries(folder, _DEPTH))
+
+
+def _stamped_folders() -> Iterator[Path]:
+    with suppress(ModelNotFound):
+        yield assets_folder() / "models"
+    for repository in cached_repositories():
+        for part in ("refs", "snapshots"):
+            yield storage_folder(repository) / part
+    yield from other_folders()
+
+
+def _stamped_entries(folder: str, depth: int) -> Iterator[tuple[str, int, int, int]]:
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:  # there is no such folder, or it cannot be read
+        return
+    for entry in entries:
+        try:
+            status = entry.stat()
+            is_folder = entry.is_dir()
+        except OSError:  # a link to a file that is missing
+            yield entry.path, 0, 0, 0
+            continue
+        yield entry.path, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+        if is_folder and depth:
+            yield from _stamped_entries(entry.path, depth - 1)
 
 
 def incomplete_models() -> list[str]:

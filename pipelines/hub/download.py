@@ -371,7 +371,6 @@ class _Download:
         fetch_files(
             self._remote,
             self._snapshot,
-            self._listing.commit,
             files,
             lambda name, done: self._report(PullProgress(name, done, total)),
         )
@@ -455,5 +454,4 @@ class _Download:
                 )
 
     def _fetch(self, file: RemoteFile) -> Path:
-        commit = self._listing.commit
-        return fetch_file(self._remote, self._snapshot, commit, file, lambda _: None)
+        return fetch_file(self._remote, self._snapshot, file, lambda _: None)

