@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416
 _LISTING_BYTES = 16 << 20  # about 60,000 files
 _REDIRECTS = 5
+_CHUNK_BYTES = 1 << 20
 _PROGRESS_BYTES = 64 << 10
 _STALL_S = 60.0  # a connection that brings less than _PROGRESS_BYTES in this time has stalled
 _LONGEST_WAIT_S = 60  # before a retry, if the hub asks for it
@@ -247,9 +248,11 @@ def api_of(remote: RemoteRepository, what: str, limit: int) -> Iterator[HfApi]:
 def _add_hooks() -> None:
     """Let the client call the hooks below, also after it has made itself anew."""
     import httpx2
-    from huggingface_hub import get_session, set_client_factory
+    from huggingface_hub import constants, get_session, set_client_factory
 
     with _ADDING:
+        # A download has three copies of a chunk in memory, and eight files may come at once.
+        constants.DOWNLOAD_CHUNK_SIZE = min(constants.DOWNLOAD_CHUNK_SIZE, _CHUNK_BYTES)
         hooks = get_session().event_hooks  # those of huggingface_hub
         if _on_request in hooks["request"]:
             return
