@@ -11,8 +11,8 @@ import typer
 from edgeapp.batch.outputs import prepare_folder, write_atomically
 from edgeapp.commands.options.common import ComputeType, Debug, Device, Threads, settings_from_flags
 from edgeapp.console import print_note
+from edgeapp.documents.transcript_formats import render
 from edgeapp.exit_codes import exit_with_code, pull_command
-from edgeapp.subtitles.formats import render
 
 __all__ = ["demo"]
 
@@ -62,7 +62,7 @@ def demo(
         wall = time.perf_counter() - began
         for fmt in _FORMATS:
             write_atomically(output_dir / f"talk.{fmt}", render(transcript, fmt))
-        translation = render(transcript, "srt", translated=True)
+        translation = render(transcript, "srt", which="translated")
         write_atomically(output_dir / f"talk.{_LANGUAGE}.srt", translation)
         print_note(f"subtitles and JSON are in {output_dir.resolve()}")
         audio = job.duration or 0.0

@@ -13,9 +13,9 @@ from edgeapp.batch.outputs import write_atomically
 from edgeapp.commands.options.command import CommandGroup, GroupedCommand
 from edgeapp.commands.options.common import Debug
 from edgeapp.console import counted, format_clock, print_note, printable, results_console
+from edgeapp.documents.transcript_formats import FORMATS, formats_of, render
 from edgeapp.exit_codes import SOME_FAILED, exit_with_code
 from edgeapp.settings import history_file, load_settings
-from edgeapp.subtitles.formats import formats_of, render
 from pipelines import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def list_(
 def export(
     record: Annotated[int, typer.Argument(help="Id of the record, as `list` prints it.")],
     output_format: Annotated[
-        str, typer.Option("-f", "--output-format", help="txt, srt, vtt, tsv or json.")
+        str, typer.Option("-f", "--output-format", help=f"{', '.join(FORMATS)}.")
     ] = "txt",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Output file. Default: stdout.")
@@ -84,20 +84,23 @@ def export(
     with exit_with_code(debug), _history(owner) as history:
         formats = formats_of(output_format)
         if len(formats) != 1:
-            raise OptionError("export writes one format: txt, srt, vtt, tsv or json")
+            raise OptionError(f"export writes one format: {', '.join(FORMATS)}")
         found = history.open(record)
         if found is None:
             raise InputError(f"the history has no record {record}; `edgeapp history list` has all")
         if found.kind == "text" and formats == ("txt",):
-            text = found.translation if translation else found.text  # with its own lines
+            content: str | bytes = found.translation if translation else found.text  # own lines
         else:
-            text = render(found.transcript, formats[0], translated=translation)
+            which = "translated" if translation else ""
+            content = render(found.transcript, formats[0], which=which, title=found.title)
         if output is not None:
             if output.exists():
                 raise OptionError(f"{output} exists already: choose another name")
-            write_atomically(output, text)
+            write_atomically(output, content)
+        elif isinstance(content, bytes):
+            raise OptionError(f"{formats[0]} is no text for stdout: name a file with -o")
         else:
-            typer.echo(text, nl=not text.endswith("\n"))
+            typer.echo(content, nl=not content.endswith("\n"))
 
 
 @app.command(cls=GroupedCommand)

@@ -59,8 +59,8 @@ from edgeapp.commands.options.common import (
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.commands.options.refused import REFUSED
 from edgeapp.console import print_note
+from edgeapp.documents.transcript_formats import FORMATS
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.subtitles.formats import FORMATS, MORE_FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError, TranscribeOptions
@@ -101,7 +101,7 @@ _SWITCH: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
 
 
 def _complete_formats() -> list[str]:
-    return [*FORMATS, *MORE_FORMATS, "all"]
+    return [*FORMATS, "all"]
 
 
 def transcribe(
@@ -127,7 +127,7 @@ def transcribe(
             "-f",
             "--output-format",
             help="Format of the output; several with commas.",
-            metavar=f"[{'|'.join([*FORMATS, *MORE_FORMATS, 'all'])}]",
+            metavar=f"[{'|'.join([*FORMATS, 'all'])}]",
             rich_help_panel=INPUT_OUTPUT,
             autocompletion=_complete_formats,
         ),
@@ -403,10 +403,10 @@ def transcribe(
 ) -> None:
     """Transcribe recordings.
 
-    Without -o and -f, text goes to stdout: live on a terminal, finished lines in a pipe. With -f
-    and one format, the output goes to stdout in that format. With -o, or several formats, files
-    are written, named after their recording; translations have the language in their name
-    (talk.srt, talk.de.srt).
+    Without -o and -f, text goes to stdout: live on a terminal, finished lines in a pipe. With -f,
+    one recording in one format goes to stdout, too (-o -: several); folders, several recordings or
+    formats go to files beside their recordings, with -o OUT to a folder. Files are named after
+    their recording; translations have the language in their name (talk.srt, talk.de.srt).
 
     A run that was ended goes on where it was, inside a recording too, if the same command is given
     again with files as results; `edgeapp jobs` lists what was done.
@@ -439,7 +439,6 @@ def transcribe(
             raise OptionError(
                 "--multilingual and --translate-to exclude each other: one model translates all"
             )
-        output = None if output == "-" else output
         destination = TranscriptOutput.of(output, output_format, found, target, bilingual)
         if n_best > 1 and "json" not in destination.formats:
             raise OptionError("--n-best is reported in JSON: -f json")
@@ -516,7 +515,7 @@ def transcribe(
             end_without_files(found, "audio", events=events, debug=debug)
         destination.prepare()
         if output is None and in_files:
-            print_note(f"results go to this folder: {destination.listing()}; -o names another")
+            print_note(f"results go to {destination.listing()}; -o names another folder")
         machines = _machines(cluster, settings, model, options.language, task)
         transcriber = machines or pool.transcriber(model, options.language, task, drafts)
         if machines is None and options.language is not None and target not in (None, spoken):

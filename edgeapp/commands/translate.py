@@ -71,9 +71,9 @@ from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.structure import STRUCTURED_SUFFIXES
 from edgeapp.documents.subtitle_file import is_subtitle_file
 from edgeapp.documents.text_encoding import EncodingHint, named_encoding
+from edgeapp.documents.transcript_formats import FORMATS
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import Settings
-from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
 from pipelines import OptionError
 

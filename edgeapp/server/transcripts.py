@@ -12,15 +12,13 @@ import os
 import sys
 import zipfile
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
-from edgeapp.documents.transcript_documents import to_docx, to_markdown
+from edgeapp.documents.transcript_formats import FORMATS, formats_of, render
 from edgeapp.history import SpokenCue, TranslatedCue
 from edgeapp.live.speakers import MAX_SPEAKER_CHARACTERS
 from edgeapp.server.client_json import read_json
-from edgeapp.subtitles.formats import Transcript, formats_of, render
-from edgeapp.subtitles.passages import bilingual, passages
+from edgeapp.subtitles.formats import Transcript
 from edgeapp.subtitles.shaping import shaped
 from edgeapp.subtitles.speakers import speaker_of
 from pipelines import EdgeError, InputError, Segment, Word
@@ -60,14 +58,14 @@ def render_message(body: bytes) -> bytes:
         raise InputError(f"this is not a transcript: {error!r}"[:300]) from None
 
 
-def _file(message: dict[str, Any], fmt: str, which: str) -> bytes:
-    title, transcript = str(message.get("title") or ""), transcript_of(message)
-    if fmt == "docx":
-        return to_docx(transcript, title, which)
-    text = (
-        to_markdown(transcript, title, which) if fmt == "md" else _rendered(transcript, fmt, which)
-    )
-    return text.encode("utf-8", "replace")  # JSON may contain lone surrogates
+def _file(message: dict[str, Any], name: str, which: str) -> bytes:
+    (fmt,) = formats_of(name)
+    transcript = transcript_of(message)
+    if FORMATS[fmt].is_subtitle and which != "both":
+        transcript = shaped(transcript)
+    content = render(transcript, fmt, which=which, title=str(message.get("title") or ""))
+    # JSON may contain lone surrogates.
+    return content.encode("utf-8", "replace") if isinstance(content, str) else content
 
 
 def _zip(message: dict[str, Any]) -> bytes:
@@ -78,7 +76,7 @@ def _zip(message: dict[str, Any]) -> bytes:
             stem = _free_name(str(each["name"]), names)
             for fmt in message["formats"]:
                 archive.writestr(f"{stem}.{fmt}", _file(each, str(fmt), ""))
-                if each.get("translation") and fmt != "json":
+                if each.get("translation") and not FORMATS[fmt].has_translation:
                     name = f"{stem}.{_file_name(str(each.get('target') or 'translation'))}.{fmt}"
                     archive.writestr(name, _file(each, str(fmt), "translated"))
     return content.getvalue()
@@ -99,23 +97,6 @@ def _file_name(name: str) -> str:
     """A name that is no path and that every system allows."""
     kept = "".join("_" if c in '/\\:*?"<>|' or not c.isprintable() else c for c in name)
     return kept.strip(". ")[:100] or "recording"
-
-
-def _rendered(transcript: Transcript, name: str, which: str) -> str:
-    """One of the formats of `render`, for a page."""
-    (fmt,) = formats_of(name)
-    subtitles = fmt in ("srt", "vtt")
-    if which == "both" and fmt == "txt":
-        both = (
-            f"{f'{each.speaker}: ' * bool(each.speaker)}{each.text}\n{each.translation}".strip()
-            for each in passages(transcript)
-        )
-        return "\n\n".join(both) + "\n"
-    if which == "both" and subtitles:
-        return render(replace(transcript, segments=tuple(bilingual(transcript))), fmt)
-    if subtitles:
-        transcript = shaped(transcript)
-    return render(transcript, fmt, translated=which == "translated")
 
 
 def transcript_of(message: dict[str, Any]) -> Transcript:

@@ -1,4 +1,4 @@
-"""Transcripts as text, subtitles and tables.
+"""Cues as text, subtitles and tables, and transcripts as JSON.
 
 txt, vtt, srt, tsv and json have openai-whisper's layouts, lrc and csv those of whisper.cpp; ass and
 ttml are written by pysubs2.
@@ -9,18 +9,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.subtitles.direction import with_marks
-from edgeapp.subtitles.speakers import with_speakers
-from pipelines import OptionError
 
 if TYPE_CHECKING:
     from pipelines import Segment
 
-__all__ = ["FORMATS", "MORE_FORMATS", "Cue", "Timed", "Transcript", "formats_of", "render", "stamp"]
+__all__ = ["CUE_WRITERS", "Cue", "Timed", "Transcript", "stamp", "to_json"]
 
 
 class Timed(Protocol):
@@ -146,7 +144,7 @@ def _ttml(cues: Sequence[Timed]) -> str:
     return to_ttml(cues)
 
 
-_WRITERS: dict[str, Callable[[Sequence[Timed]], str]] = {
+CUE_WRITERS: Mapping[str, Callable[[Sequence[Timed]], str]] = {
     "txt": _txt,
     "vtt": _vtt,
     "srt": _srt,
@@ -156,25 +154,7 @@ _WRITERS: dict[str, Callable[[Sequence[Timed]], str]] = {
     "ass": _ass,
     "ttml": _ttml,
 }
-FORMATS = ("txt", "vtt", "srt", "tsv", "json", "lrc", "csv")
-MORE_FORMATS = ("ass", "ttml")
-"""Written if they are named; "all" means FORMATS."""
-
-
-def formats_of(text: str) -> tuple[str, ...]:
-    """Format names from "all", one name, or several separated by commas, in any case.
-
-    Raises:
-        OptionError: A name is unknown.
-    """
-    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",")))
-    if names == ("all",):
-        return FORMATS
-    for name in names:
-        if name not in (*FORMATS, *MORE_FORMATS):
-            known = ", ".join((*FORMATS, *MORE_FORMATS, "all"))
-            raise OptionError(f"output format {name!r} is not one of {known}")
-    return names
+"""Format → what writes cues in it."""
 
 
 def _record(segment: Segment | Cue) -> dict[str, object]:
@@ -189,21 +169,9 @@ def _record(segment: Segment | Cue) -> dict[str, object]:
     return record
 
 
-def render(
-    transcript: Transcript, fmt: str, *, translated: bool = False, pretty: bool = False
-) -> str:
-    """The content of a transcript file.
-
-    Args:
-        transcript: The results of a recording.
-        fmt: One of FORMATS or MORE_FORMATS. JSON has openai-whisper's "text", "segments" and
-            "language", and "translation" where there is one.
-        translated: Render the translation instead of the segments; not for JSON.
-        pretty: Indent JSON.
-    """
-    if fmt != "json":
-        cues = transcript.translation if translated else transcript.segments
-        return _WRITERS[fmt](with_speakers(cues, voice_tags=fmt == "vtt"))
+def to_json(transcript: Transcript, pretty: bool = False) -> str:
+    """A transcript as openai-whisper's JSON ("text", "segments" and "language"), with
+    "translation" where there is one. pretty: indented."""
     content: dict[str, object] = {
         "text": "".join(segment.text for segment in transcript.segments),
         "segments": [_record(segment) for segment in transcript.segments],

@@ -80,7 +80,7 @@ def test_a_stdout_that_cannot_be_written_is_one_line(arguments: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["transcribe", "a.wav", "--output_format", "docx"], "docx"),
+        (["transcribe", "a.wav", "--output_format", "odt"], "odt"),
         (["transcribe", "a.wav", "--condition_on_previous_text=maybe"], "'true', 'false'"),
         (["transcribe", "a.wav", "--suppress_tokens", "x"], "--suppress-tokens"),
         (["transcribe", "a.wav", "--threads", "-1"], "threads"),

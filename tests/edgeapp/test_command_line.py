@@ -338,7 +338,7 @@ def test_values_that_ask_for_what_happens_anyway_are_accepted(
         (["--vad-filter", "False", "--batch-size", "8"], "vad_filter cannot be off"),
         (["--translate-to", "xx"], "--translate-to xx: unknown language"),
         (["-f", "srt", "--translate-to", "de"], "stdout takes one"),
-        (["-f", "docx"], "'docx' is not one of"),
+        (["-f", "odt"], "'odt' is not one of"),
         (["--model-dir", "missing"], "--model-dir missing is no folder"),
     ],
 )

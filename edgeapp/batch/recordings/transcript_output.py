@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,15 @@ from edgeapp.batch.outputs import (
     output_names,
     prepare_folder,
 )
+from edgeapp.documents.transcript_formats import ALL, FORMATS, formats_of
 from edgeapp.file_names import fitting
-from edgeapp.subtitles.formats import FORMATS, MORE_FORMATS, formats_of
 from pipelines import OptionError
 
-__all__ = ["SUBTITLE_FORMATS", "OutputFile", "TranscriptOutput"]
-
-SUBTITLE_FORMATS = frozenset(("srt", "vtt", "ass", "ttml"))
+__all__ = ["OutputFile", "TranscriptOutput"]
 
 # Formats of text and subtitles that are not written.
 _OTHER_TEXT = frozenset(
-    ".dfxp .htm .html .log .md .rst .sbv .ssa .stl .sub .tex .text .toml .xml .yaml .yml".split()
+    ".dfxp .htm .html .log .rst .sbv .ssa .stl .sub .tex .text .toml .xml .yaml .yml".split()
 )
 
 
@@ -32,7 +31,7 @@ class OutputFile:
     """A file of a recording's results.
 
     Attributes:
-        format: One of FORMATS or MORE_FORMATS.
+        format: One of FORMATS.
         translated: It holds the translation.
         path: Where it is written.
     """
@@ -49,7 +48,7 @@ class TranscriptOutput:
     Attributes:
         formats: Formats of the results; without any, plain text goes to stdout as it is decoded.
         folder: Folder for the results; None writes them to stdout.
-        names: For each recording the base name of its results.
+        names: For each recording the base name of its results, below `folder`.
         file: The only file, where one was named; it is in `folder`.
         target: Language of the translation, or None.
         bilingual: Translated subtitles have the original above each translation.
@@ -74,7 +73,9 @@ class TranscriptOutput:
         """The destination that a command line asks for.
 
         Args:
-            output: A folder; or a file, which is a name that ends with a format and is no folder.
+            output: A folder; or a file, which is a name that ends with a format and is no folder;
+                "-" for stdout. None is stdout for text in one format, unless it is that of several
+                recordings or of a folder: other results lie beside their recordings.
             formats: Names of formats with commas between them, or "all".
             found: The recordings.
             target: Language of the translation, or None.
@@ -85,9 +86,7 @@ class TranscriptOutput:
         """
         chosen = formats_of(formats) if formats else ()
         inputs = [each.path for each in found]
-        plain = iter(output_names([each.path for each in found if each.name is None]))
-        names = tuple(next(plain) if each.name is None else each.name for each in found)
-        ending = None if output is None else _format_in_name(output)
+        ending = None if output in (None, "-") else _format_in_name(str(output))
         if output is not None and ending is not None:
             if len(inputs) > 1:
                 raise OptionError(
@@ -96,14 +95,15 @@ class TranscriptOutput:
             if chosen not in ((), (ending,)):
                 raise OptionError(f"-f {formats} and -o {output} name different formats")
             file = Path(output)
-            destination = cls((ending,), file.parent, (file.stem,), file, target, bilingual)
-        elif output is not None or len(chosen) > 1:
-            destination = cls(
-                chosen or FORMATS, Path(output or "."), names, None, target, bilingual
-            )
-        elif any(each.name is not None for each in found):
-            raise OptionError("the recordings of a folder need a folder for their results: -o OUT")
+            stem = file.name[: -len(ending) - 1]
+            destination = cls((ending,), file.parent, (stem,), file, target, bilingual)
+        elif output not in (None, "-"):
+            names = _names_in_one_folder(found)
+            destination = cls(chosen or ALL, Path(str(output)), names, None, target, bilingual)
+        elif output is None and _belong_in_files(chosen, found):
+            destination = cls(chosen, Path(), _names_beside(found), None, target, bilingual)
         else:
+            names = _names_in_one_folder(found)
             destination = cls(chosen, None, names, None, target, bilingual)
         destination._check(inputs)
         return destination
@@ -111,30 +111,31 @@ class TranscriptOutput:
     def _check(self, inputs: Sequence[str]) -> None:
         if self.bilingual and self.target is None:
             raise OptionError("--bilingual needs the language of the second text: --translate-to")
-        if self.bilingual and not SUBTITLE_FORMATS.intersection(self.formats):
+        subtitles = [name for name in self.formats if FORMATS[name].is_subtitle]
+        if self.bilingual and not subtitles:
             raise OptionError("--bilingual is for subtitles: -f srt, vtt, ass or ttml")
         if self.folder is not None:
             paths = [file.path for name in self.names for file in self.files(name)]
             check_no_collisions(paths, inputs)
-        elif self.bilingual and SUBTITLE_FORMATS.issuperset(self.formats):
-            return  # one text has both languages
-        elif self.target is not None and self.formats not in ((), ("json",)):
+            return
+        if len(self.formats) > 1 or any(FORMATS[name].is_binary for name in self.formats):
+            raise OptionError("stdout takes one text: -o FOLDER writes files")
+        has_both = [FORMATS[name].has_translation for name in self.formats]
+        if self.target is not None and not self.bilingual and not all(has_both):
             raise OptionError(
                 f"-f {self.formats[0]} with --translate-to makes two texts, and stdout takes one: "
                 f"-o FOLDER writes both to files, -f json and --bilingual subtitles hold both"
             )
 
     def prepare(self) -> None:
-        """Create the folder.
+        """Create the folders of the files.
 
         Raises:
-            OutputError: It cannot be created or written to.
+            OutputError: One cannot be created or written to.
         """
         if self.folder is not None:
-            prepare_folder(self.folder)
-            for name in self.names:  # those of a folder are in folders alike
-                if (parent := (self.folder / name).parent) != self.folder:
-                    prepare_folder(parent)
+            for parent in dict.fromkeys((self.folder / name).parent for name in self.names):
+                prepare_folder(parent)
 
     def listing(self) -> str:
         """The names of the files, or how many there are."""
@@ -144,15 +145,15 @@ class TranscriptOutput:
     def files(self, name: str) -> Iterator[OutputFile]:
         """The files of the recording with this base name; none where results go to stdout.
 
-        The JSON of a recording holds its translation too.
+        A translation has a file of its own, unless the format holds both texts.
         """
         if self.folder is None:
             return
         for fmt in self.formats:
             original = self.file or fitting(self.folder / f"{name}.{fmt}", f".{fmt}")
             yield OutputFile(fmt, False, original)
-            if self.target is not None and fmt != "json":
-                ending = f".{self.target}{original.suffix}"
+            if self.target is not None and not FORMATS[fmt].has_translation:
+                ending = f".{self.target}{original.name[-len(fmt) - 1 :]}"
                 yield OutputFile(fmt, True, fitting(self.folder / f"{name}{ending}", ending))
 
 
@@ -166,10 +167,47 @@ def _format_in_name(output: str) -> str | None:
     suffix = path.suffix.lower()
     if path.is_dir() or output.endswith(("/", "\\")):
         return None
+    named = [name for name in FORMATS if path.name.lower().endswith(f".{name}")]
+    if named:
+        return max(named, key=len)
     if suffix in FOREIGN_SUFFIXES | MEDIA_SUFFIXES | _OTHER_TEXT:
         raise OptionError(
             f"{output}: {suffix} files cannot be written; the formats are "
-            f"{', '.join((*FORMATS, *MORE_FORMATS))}, and a folder of that name is {output}/"
+            f"{', '.join(FORMATS)}, and a folder of that name is {output}/"
         )
-    form = suffix.removeprefix(".")
-    return form if form in (*FORMATS, *MORE_FORMATS) else None
+    return None
+
+
+def _belong_in_files(formats: Sequence[str], found: Sequence[FoundInput]) -> bool:
+    """Whether results do not go to stdout, where no destination is named.
+
+    Raises:
+        OptionError: They are those of a folder, and no format is named.
+    """
+    of_folder = any(each.name is not None for each in found)
+    if of_folder and not formats:
+        raise OptionError(
+            "name formats or a folder for the recordings of a folder: -f txt writes beside them, "
+            "-o OUT writes all formats to OUT"
+        )
+    binary = any(FORMATS[name].is_binary for name in formats)
+    return bool(formats) and (of_folder or binary or len(formats) > 1 or len(found) > 1)
+
+
+def _names_in_one_folder(found: Sequence[FoundInput]) -> tuple[str, ...]:
+    """Base names of the results of recordings, for one folder."""
+    plain = iter(output_names([each.path for each in found if each.name is None]))
+    return tuple(next(plain) if each.name is None else each.name for each in found)
+
+
+def _names_beside(found: Sequence[FoundInput]) -> tuple[str, ...]:
+    """Base names of results that lie beside their recordings; those of downloads and of stdin lie
+    in the current folder."""
+    here = [each for each in found if each.path == "-" or each.remote is not None]
+    plain = iter(output_names([each.path for each in here]))
+    stems = Counter(Path(each.path).with_suffix("") for each in found)
+    return tuple(
+        next(plain) if each in here else each.path if stems[stem] > 1 else str(stem)
+        for each in found
+        for stem in [Path(each.path).with_suffix("")]
+    )

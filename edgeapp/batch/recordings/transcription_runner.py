@@ -20,15 +20,15 @@ from edgeapp.batch.journal.job_journal import Job, JobRecord, Origin, State
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch, SoundStream
-from edgeapp.batch.recordings.transcript_output import SUBTITLE_FORMATS, TranscriptOutput
+from edgeapp.batch.recordings.transcript_output import TranscriptOutput
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
 from edgeapp.console import format_clock, print_draft_report, print_note
+from edgeapp.documents.transcript_formats import FORMATS, render
 from edgeapp.english_only import english_only_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.file_names import beside
-from edgeapp.subtitles.formats import Cue, Transcript, render
-from edgeapp.subtitles.passages import bilingual
+from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.pysubs_formats import karaoke
 from edgeapp.subtitles.shaping import TimedWord, shape_with_words, shaped, timed_words
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
@@ -99,7 +99,7 @@ class TranscriptionRunner:
     computes_words: bool = True
 
     def __post_init__(self) -> None:
-        if self._styles_words and SUBTITLE_FORMATS.intersection(self.output.formats):
+        if self._computes_words and any(map(self._is_made_of_words, self.output.formats)):
             self.options = replace(self.options, word_timestamps=True)
         self._told_language = False
         self._progress, self._sounds = RunProgress(), SoundPrefetch()
@@ -243,17 +243,22 @@ class TranscriptionRunner:
         }
 
     @property
-    def _styles_words(self) -> bool:
-        """Whether subtitles are made of words with computed times.
+    def _computes_words(self) -> bool:
+        """Whether results that are made of words get their computed times.
 
         A translation into English has none, because its words do not follow the speech.
         """
         return (
             self.computes_words
-            and (self.style is not None or self.output.bilingual)
             and self.options.task == "transcribe"
             and self.transcriber.capabilities.word_timestamps
         )
+
+    def _is_made_of_words(self, name: str) -> bool:
+        """Whether a format is: a list of words, or subtitles that are shaped."""
+        form = FORMATS[name]
+        shaped = self.style is not None or self.output.bilingual
+        return form.needs_words or (form.is_subtitle and shaped)
 
     def _key(self, source: str) -> str:
         """Return the key of a recording's job.
@@ -265,7 +270,8 @@ class TranscriptionRunner:
             journal is None
             or self.policy.overwrite
             or self.options.word_timestamps
-            or not self._styles_words
+            or not self._computes_words
+            or (self.style is None and not self.output.bilingual)
             or "json" in self.output.formats  # It has the words that were asked for.
             or journal.record(key) is not None
         ):
@@ -462,26 +468,27 @@ class TranscriptionRunner:
         """
         if self.output.folder is not None:
             for file in self.output.files(name):
-                text = self._render(transcript, file.format, file.translated)
+                content = self._render(transcript, file.format, file.translated, name)
                 part = _part_of(file.path)
                 if incomplete:
-                    writer.write(part, text)
+                    writer.write(part, content)
                 else:
-                    writer.write(file.path, text)
+                    writer.write(file.path, content)
                     part.unlink(missing_ok=True)  # what an interrupted run has left
             return
         for fmt in self.output.formats:
-            text = self._render(transcript, fmt, translated=self.output.bilingual)
+            text = self._render(transcript, fmt, self.output.bilingual, name)
+            assert isinstance(text, str), "TranscriptOutput lets only text go to stdout"
             sys.stdout.write(text + "\n" if fmt == "json" else text)
             sys.stdout.flush()
 
-    def _render(self, transcript: Transcript, fmt: str, translated: bool) -> str:
+    def _render(self, transcript: Transcript, fmt: str, translated: bool, name: str) -> str | bytes:
         """A transcript in one format: subtitles as openai-whisper's layout says if one is given,
         else in a style."""
-        if fmt in SUBTITLE_FORMATS:
+        which, style = "translated" if translated else "", self.style or DEFAULT_STYLE
+        if FORMATS[fmt].is_subtitle:
             if translated and self.output.bilingual:
-                cues = bilingual(transcript, self.style or DEFAULT_STYLE)
-                return render(replace(transcript, segments=tuple(cues)), fmt)
+                return render(transcript, fmt, which="both", style=style)
             layout = self.layout
             if layout.highlight_words and fmt in ("ass", "ttml"):
                 if fmt == "ass" and not translated and (timed := self._karaoke_cues(transcript)):
@@ -492,7 +499,8 @@ class TranscriptionRunner:
                 transcript = replace(transcript, segments=tuple(cues))
             elif self.style is not None and not layout.active:
                 transcript = shaped(transcript, self.style)
-        return render(transcript, fmt, translated=translated, pretty=self.pretty_json)
+        title = Path(name).name
+        return render(transcript, fmt, which=which, title=title, pretty=self.pretty_json)
 
     def _karaoke_cues(self, transcript: Transcript) -> list[tuple[Cue, Sequence[TimedWord]]]:
         """Cues with their words; none where no word has a time."""

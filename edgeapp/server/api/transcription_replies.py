@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+from edgeapp.documents.transcript_formats import FORMATS, render
 from edgeapp.server.api.errors import api_error_of
 from edgeapp.server.api.recognition import RecognitionStarted
 from edgeapp.server.api.transcription_request import TranscriptionRequest
 from edgeapp.server.replies import error_content
-from edgeapp.subtitles.formats import Transcript, render
+from edgeapp.subtitles.formats import Transcript
 from edgeapp.subtitles.shaping import shaped
 from pipelines import LANGUAGES
 
@@ -45,10 +46,12 @@ def complete_reply(
     text = _text(segments)
     if request.response_format == "text":
         return PlainTextResponse(f"{text}\n")
-    if request.response_format in ("srt", "vtt"):
-        transcript = shaped(Transcript(started.language, tuple(segments)))
-        kind = "text/vtt" if request.response_format == "vtt" else "text/plain"
-        return Response(render(transcript, request.response_format), media_type=kind)
+    form = FORMATS.get(request.response_format)
+    if form is not None and form.name != "json":
+        transcript = Transcript(started.language, tuple(segments))
+        if form.is_subtitle:
+            transcript = shaped(transcript)
+        return Response(render(transcript, form.name), media_type=form.media_type)
     content: dict[str, Any] = {"text": text, "usage": _usage(started)}
     if request.logprobs:
         content["logprobs"] = segment_logprobs(segments)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from edgeapp.documents.transcript_formats import FORMATS
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.client_json import read_json
 from pipelines import OptionError, TranscribeOptions, language_code
@@ -17,7 +18,8 @@ __all__ = ["RESPONSE_FORMATS", "TranscriptionRequest"]
 
 Endpoint = Literal["transcriptions", "translations"]
 
-RESPONSE_FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+# OpenAI's, and all others that a transcript is written in.
+RESPONSE_FORMATS = ("json", "text", "verbose_json", *sorted(FORMATS.keys() - {"json", "txt"}))
 _STREAMED_FORMATS = ("json", "text")
 _TIMED_FORMATS = ("json", "verbose_json")
 _GRANULARITIES = ("segment", "word")
@@ -118,11 +120,12 @@ class TranscriptionRequest:
         Args:
             task: "transcribe", or "translate" into English.
             priority: Of the requests to the engine.
-            times_words: The model gives the times of words. Subtitles of what it transcribes then
-                have them; others break between words at estimated times.
+            times_words: The model gives the times of words. Subtitles and lists of words of what
+                it transcribes then have them; others have estimated times.
         """
-        subtitles = self.response_format in ("srt", "vtt")
-        styles_words = subtitles and times_words and task == "transcribe"
+        form = FORMATS.get(self.response_format)
+        of_words = form is not None and (form.is_subtitle or form.needs_words)
+        computes_words = of_words and times_words and task == "transcribe"
         values: dict[str, Any] = {"vad_parameters": self.vad} if self.vad else {}
         if self.temperature:
             values["temperature"] = self.temperature
@@ -131,7 +134,7 @@ class TranscriptionRequest:
             task=task,
             initial_prompt=self.prompt,
             hotwords=", ".join(self.keywords) or None,
-            word_timestamps="word" in self.granularities or styles_words,
+            word_timestamps="word" in self.granularities or computes_words,
             token_logprobs=self.logprobs,
             priority=priority,
             openai_rules=self.openai_rules,

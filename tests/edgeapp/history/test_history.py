@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from edgeapp.documents.transcript_formats import render
 from edgeapp.history import History, SpokenCue, TranslatedCue, store
 from edgeapp.history.recovery import read_rows
 from edgeapp.history.schema import MIGRATIONS
-from edgeapp.subtitles.formats import Cue, Transcript, render
+from edgeapp.subtitles.formats import Cue, Transcript
 from pipelines import Word
 from tests.edgeapp.history.records import add_file, replace_text
 
@@ -49,7 +50,7 @@ def test_a_record_is_read_back(history: History) -> None:
     assert record.text == "Good morning. The Café is closed."
     assert record.translation == "Guten Morgen. Das Café ist zu."
     assert render(record.transcript, "srt").startswith("1\n00:00:00,000 --> 00:00:01,500\nGood")
-    assert "Das Café" in render(record.transcript, "vtt", translated=True)
+    assert "Das Café" in render(record.transcript, "vtt", which="translated")
 
 
 def test_a_corrected_record_is_read_back_and_found(history: History) -> None:

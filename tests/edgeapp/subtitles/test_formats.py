@@ -6,24 +6,17 @@ import csv
 import io
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from pysubs2 import SSAFile
 
-from edgeapp.subtitles.formats import (
-    FORMATS,
-    MORE_FORMATS,
-    Cue,
-    Transcript,
-    formats_of,
-    render,
-    stamp,
-)
+from edgeapp.documents.transcript_formats import ALL, FORMATS, formats_of, render
+from edgeapp.subtitles.formats import Cue, Transcript, stamp
 from edgeapp.subtitles.pysubs_formats import karaoke
 from edgeapp.subtitles.shaping import TimedWord, shape_with_words
-from pipelines.asr import Segment
+from pipelines.asr import Segment, Word
 from pipelines.errors import OptionError
 
 
@@ -100,7 +93,7 @@ def test_json_holds_the_translation_too() -> None:
 
 def test_the_translation_has_files_of_its_own() -> None:
     cues = (Cue(1.0, 2.5, "Guten Morgen."),)
-    srt = render(Transcript("en", TALK.segments, cues, "de"), "srt", translated=True)
+    srt = render(Transcript("en", TALK.segments, cues, "de"), "srt", which="translated")
     assert srt == "1\n00:00:01,000 --> 00:00:02,500\nGuten Morgen.\n\n"
 
 
@@ -113,11 +106,50 @@ def test_silence_gives_files_without_cues() -> None:
 
 
 def test_format_names() -> None:
-    assert formats_of("all") == FORMATS
-    assert formats_of("ALL") == FORMATS
+    assert formats_of("all") == formats_of("ALL") == ALL
+    assert formats_of("ass,all") == ("ass", *ALL)
     assert formats_of("srt,json,SRT") == ("srt", "json")
-    with pytest.raises(OptionError, match="docx"):
-        formats_of("srt,docx")
+    with pytest.raises(OptionError, match="'odt' is not one of txt, .*, docx"):
+        formats_of("srt,odt")
+
+
+SPOKEN = (
+    replace(TALK.segments[0], words=(Word(" Good", 0.0, 0.5, 0.75), Word(" morning.", 0.5, 1, 1))),
+    Cue(2.0, 4.0, "Once more"),
+)
+
+
+def test_words_have_a_table_of_their_own() -> None:
+    """Where no time of a word is known, it is estimated, without a probability."""
+    assert render(Transcript("en", SPOKEN), "words.tsv") == (
+        "start\tend\tword\tprobability\n"
+        "0\t500\tGood\t0.750\n"
+        "500\t1000\tmorning.\t1.000\n"
+        "2000\t3000\tOnce\t\n"
+        "3000\t4000\tmore\t\n"
+    )
+
+
+def test_words_are_written_for_tools_that_score_recognition() -> None:
+    assert render(Transcript("en", SPOKEN), "ctm", title="my talk.mp3").splitlines() == [
+        "my_talk 1 0.00 0.50 Good 0.750",
+        "my_talk 1 0.50 0.50 morning. 1.000",
+        "my_talk 1 2.00 1.00 Once",
+        "my_talk 1 3.00 1.00 more",
+    ]
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_format_writes_an_empty_transcript_too(fmt: str) -> None:
+    content = render(Transcript("en", ()), fmt, title="talk")
+    assert isinstance(content, bytes) == FORMATS[fmt].is_binary
+
+
+@pytest.mark.parametrize("fmt", [name for name, form in FORMATS.items() if form.is_subtitle])
+def test_subtitles_may_have_both_languages(fmt: str) -> None:
+    cues = (Cue(0.0, 2.5, "Guten Morgen."),)
+    both = render(Transcript("en", TALK.segments[:1], cues, "de"), fmt, which="both")
+    assert str(both).index("Good morning.") < str(both).index("Guten Morgen.")
 
 
 def test_hours_come_when_they_are_needed() -> None:
@@ -126,7 +158,7 @@ def test_hours_come_when_they_are_needed() -> None:
     assert stamp(0, hours=True, mark=",") == "00:00:00,000"
 
 
-@pytest.mark.parametrize("fmt", MORE_FORMATS)
+@pytest.mark.parametrize("fmt", ["ass", "ttml"])
 def test_pysubs2_reads_what_is_written(fmt: str) -> None:
     cues = (*TALK.segments, Cue(3726, 3727, "Two {lines}\nand a \\N"))
     read = SSAFile.from_string(render(Transcript("en", cues), fmt))

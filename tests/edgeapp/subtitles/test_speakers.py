@@ -7,8 +7,9 @@ import json
 from dataclasses import replace
 
 from edgeapp.documents.transcript_documents import to_docx, to_markdown
+from edgeapp.documents.transcript_formats import ALL, render
 from edgeapp.server.transcripts import render_message
-from edgeapp.subtitles.formats import FORMATS, Cue, Transcript, render
+from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.shaping import shaped
 
 SAID = (
@@ -24,7 +25,7 @@ TALK = Transcript("en", SAID, MEANT, "de")
 
 
 def test_every_format_names_the_speakers() -> None:
-    for fmt in (*FORMATS, "ass", "ttml"):
+    for fmt in (*ALL, "ass", "ttml"):
         content = render(TALK, fmt)
         assert "Me" in content, fmt
         assert "Them" in content, fmt
@@ -35,7 +36,7 @@ def test_every_format_names_the_speakers() -> None:
     assert [each.get("speaker") for each in json.loads(render(TALK, "json"))["segments"]] == [
         "Me", "Them", None,
     ]  # fmt: skip
-    assert "Them: Ja.\nMe: Hörst" in render(TALK, "txt", translated=True)
+    assert "Them: Ja.\nMe: Hörst" in render(TALK, "txt", which="translated")
 
 
 def test_cues_of_two_speakers_are_shaped_apart() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from whisper.utils import WriteSRT, WriteVTT
 
-from edgeapp.subtitles.formats import Transcript, render
+from edgeapp.documents.transcript_formats import render
+from edgeapp.subtitles.formats import Transcript
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines.asr import Segment, Word
 from pipelines.errors import OptionError

@@ -8,8 +8,8 @@ import pytest
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.recordings.transcript_output import TranscriptOutput
-from edgeapp.subtitles.formats import FORMATS
-from pipelines import OptionError
+from edgeapp.documents.transcript_formats import ALL
+from pipelines import OptionError, OutputError
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +36,17 @@ def files(
         ("out.d", "srt", ["talk.mp3"], ["out.d/talk.srt"]),
         ("a.srt/", "srt", ["talk.mp3"], ["a.srt/talk.srt"]),
         ("a.pdf/", "srt", ["talk.mp3"], ["a.pdf/talk.srt"]),
-        (".", None, ["talk.mp3"], [f"talk.{fmt}" for fmt in FORMATS]),
+        (".", None, ["talk.mp3"], [f"talk.{fmt}" for fmt in ALL]),
         (None, "srt,json", ["talk.mp3"], ["talk.srt", "talk.json"]),
+        (None, "srt,json", ["a/talk.mp3"], ["a/talk.srt", "a/talk.json"]),
+        (None, "srt,txt", ["-"], ["stdin.srt", "stdin.txt"]),
+        (None, "docx", ["a/talk.mp3"], ["a/talk.docx"]),
+        (None, "srt", ["a/x.mp3", "b/x.mp3"], ["a/x.srt", "b/x.srt"]),
+        (None, "srt", ["a/x.mp3", "a/x.ogg", "-"], ["a/x.mp3.srt", "a/x.ogg.srt", "stdin.srt"]),
+        (None, None, ["a/x.mp3", "b/x.mp3"], []),
+        ("-", "srt", ["a/x.mp3", "b/x.mp3"], []),
+        ("a.words.tsv", None, ["talk.mp3"], ["a.words.tsv"]),
+        ("a.md", None, ["talk.mp3"], ["a.md"]),
         (None, "srt", ["talk.mp3"], []),
         (None, None, ["talk.mp3"], []),
     ],
@@ -58,7 +67,22 @@ def test_a_translation_has_a_file_of_its_own_beside_the_named_one() -> None:
     assert files(".", "srt,json", "talk.mp3", target="de") == [
         "talk.srt", "talk.de.srt", "talk.json",
     ]  # fmt: skip
+    assert files("a.words.TSV", None, "talk.mp3", target="de") == ["a.words.TSV", "a.de.words.TSV"]
     assert files(None, "json", "talk.mp3", target="de") == []
+
+
+def test_results_of_a_folder_lie_beside_its_recordings() -> None:
+    found = [FoundInput("in/x.mp3", "x"), FoundInput("in/deep/y.mp3", "deep/y")]
+    output = TranscriptOutput.of(None, "srt", found, None)
+    paths = [file.path for name in output.names for file in output.files(name)]
+    assert paths == [Path("in/x.srt"), Path("in/deep/y.srt")]
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("no folder")
+    output = TranscriptOutput.of(None, "srt", [FoundInput("in/x.mp3", "x")], None)
+    with pytest.raises(OutputError, match="in cannot be created"):
+        output.prepare()
 
 
 @pytest.mark.parametrize(
@@ -72,6 +96,9 @@ def test_a_translation_has_a_file_of_its_own_beside_the_named_one() -> None:
         ("a.srt", "srt,vtt", ["x.mp3"], None, "different formats"),
         ("talk.txt", None, ["talk.txt"], None, "is the input itself"),
         (".", "txt", ["talk.txt"], None, "is the input itself"),
+        (None, "txt,srt", ["a/talk.txt"], None, "is the input itself"),
+        ("-", "srt,vtt", ["x.mp3"], None, "stdout takes one text"),
+        ("-", "docx", ["x.mp3"], None, "stdout takes one text"),
         (None, "srt", ["x.mp3"], "de", "stdout takes one"),
         (None, "txt", ["x.mp3"], "de", "stdout takes one"),
     ],
