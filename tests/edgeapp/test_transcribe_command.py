@@ -23,9 +23,11 @@ def _no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+def run(
+    *arguments: str, audio: Path = QUESTION, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stop:
-        main(["transcribe", str(QUESTION), *arguments, *CPU])
+        main(["transcribe", str(audio), *arguments, *CPU])
     out, err = capsys.readouterr()
     return int(stop.value.code or 0), out, err
 
@@ -39,15 +41,31 @@ def test_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_files_in_the_current_folder_are_named(
+def test_files_beside_the_recording_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run("-f", "srt,txt", capsys=capsys)
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    audio = Path(shutil.copy(QUESTION, folder))
+    code, out, err = run("-f", "srt,words.tsv", audio=audio, capsys=capsys)
     assert (code, out) == (0, "")
-    assert err == (
-        "edgeapp: results go to this folder: question.srt, question.txt; -o names another\n"
-    )
-    assert {path.name for path in tmp_path.iterdir()} == {"question.srt", "question.txt"}
+    srt, words = folder / "question.srt", folder / "question.words.tsv"
+    assert err == f"edgeapp: results go to {srt}, {words}; -o names another folder\n"
+    assert {path.name for path in folder.iterdir()} == {audio.name, srt.name, words.name}
+    first = words.read_text("utf-8").splitlines()[1].split("\t")
+    assert int(first[0]) < int(first[1])
+    assert 0 < float(first[3]) <= 1
+
+
+@pytest.mark.slow
+def test_recordings_of_a_folder_have_results_beside_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(QUESTION, tmp_path)
+    assert run("-f", "docx", audio=tmp_path, capsys=capsys)[:2] == (0, "")
+    assert (tmp_path / "question.docx").read_bytes().startswith(b"PK")
+    code, _, err = run(audio=tmp_path, capsys=capsys)
+    assert (code, "-f txt writes beside them" in err) == (2, True)
 
 
 @pytest.mark.slow

@@ -65,6 +65,6 @@ def test_results_of_a_folder_lie_as_its_recordings_do(folder: Path) -> None:
         "x[1].srt",
     ]
     assert (folder / "out" / "day").is_dir()
-    with pytest.raises(OptionError, match="need a folder"):
-        TranscriptOutput.of(None, "srt", found, None)
+    with pytest.raises(OptionError, match="name formats or a folder"):
+        TranscriptOutput.of(None, None, found, None)
     assert TranscriptOutput.of(None, None, [FoundInput("a.mp3")], None).folder is None
