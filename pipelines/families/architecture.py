@@ -9,15 +9,20 @@ __all__ = [
     "WAVEFORM_CONVOLUTIONS",
     "Activation",
     "Architecture",
+    "Block",
+    "CrossAttention",
+    "FeedForward",
+    "Norm",
     "Positions",
     "RelativePositions",
     "RotaryPositions",
+    "SelfAttention",
     "Stack",
     "waveform_positions",
 ]
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu"]
-Positions = Literal["table", "sinusoidal", "fairseq", "relative", "rotary"]
+Positions = Literal["table", "sinusoidal", "fairseq", "none"]
 
 WAVEFORM_CONVOLUTIONS = ((127, 64), (7, 3), (3, 2))
 """Kernel and stride of each convolution that raw sound enters through, without padding."""
@@ -60,56 +65,112 @@ class RotaryPositions:
 
 
 @dataclass(frozen=True)
-class Stack:
-    """One side of the model, encoder or decoder: its sizes and the variant of its layers.
+class Block:
+    """A block of each layer of a stack, as data; `pipelines.engine.model.blocks` computes it.
+
+    What a block computes is added to the states, with a norm before it, or after the sum. A new
+    kind is a subclass, whose fields say what differs between models. A field that not every
+    implementation knows needs a default, which changes nothing.
+    """
+
+
+@dataclass(frozen=True)
+class SelfAttention(Block):
+    """Self-attention, with as many heads as the stack has.
 
     Attributes:
-        head_dim: width of an attention head; heads × head_dim may differ from d_model (T5).
-        d_model: width of the hidden states.
-        ffn_dim: width of the feed-forward block's inner layer.
-        max_positions: longest sequence.
-        positions: "table" reads position embeddings from the checkpoint; "sinusoidal" computes
-            those that the checkpoint leaves out (first half sine, second half cosine, as in
-            Marian); "fairseq" does so at other rates (M2M100); "relative" adds `relative` to the
-            attention scores instead; "rotary" rotates queries and keys of self-attention by
-            `rotary`.
-        position_offset: entries of the position table before position 0 (2 in BART).
-        embedding_scale: factor on the token embeddings.
-        norm_first: a norm before each block (pre-norm) instead of after each residual sum
-            (post-norm, as in Marian).
-        final_norm: one more norm after the last layer.
-        embedding_norm: a layer norm on the embeddings (BART, mBART).
-        relative: the relative positions where `positions` is "relative".
-        rotary: the rotary positions where `positions` is "rotary".
-        rms: norms without mean and bias (Zhang & Sennrich 2019).
-        norm_eps: constant in the norms' denominator.
-        norm_bias: whether layer norms have a bias.
-        gated: the feed-forward block multiplies an activated and a linear half (Shazeer 2020).
-        gate_last: both halves are one matrix of the checkpoint, the activated one second.
-        scaled: attention scores are divided by the square root of head_dim.
+        positions: Relative positions are added to the attention scores; rotary ones rotate
+            queries and keys. None if attention knows no positions.
+        scaled: Attention scores are divided by the square root of head_dim.
+    """
+
+    positions: RelativePositions | RotaryPositions | None = None
+    scaled: bool = True
+
+
+@dataclass(frozen=True)
+class CrossAttention(Block):
+    """Attention of a decoder on the encoded source.
+
+    Attributes:
+        scaled: As SelfAttention.scaled.
+    """
+
+    scaled: bool = True
+
+
+@dataclass(frozen=True)
+class FeedForward(Block):
+    """Two linear layers with an activation between them.
+
+    Attributes:
+        width: Of the inner layer.
+        gated: The inner layer multiplies an activated and a linear half (Shazeer 2020).
+        gate_last: Both halves are one matrix of the checkpoint, the activated one second.
+    """
+
+    width: int
+    activation: Activation
+    gated: bool = False
+    gate_last: bool = False
+
+
+@dataclass(frozen=True)
+class Norm:
+    """The norms of a stack.
+
+    Attributes:
+        first: A norm before each block (pre-norm) instead of after each residual sum (post-norm,
+            as in Marian).
+        eps: Constant in the norms' denominator.
+        bias: Whether layer norms have a bias.
+        rms: Norms without mean and bias (Zhang & Sennrich 2019).
+    """
+
+    first: bool
+    eps: float = 1e-5  # torch's default, which all families but T5 were trained with
+    bias: bool = True
+    rms: bool = False
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One side of the model, encoder or decoder: its sizes and the blocks of its layers.
+
+    Attributes:
+        head_dim: Width of an attention head; heads × head_dim may differ from d_model (T5).
+        d_model: Width of the hidden states.
+        max_positions: Longest sequence.
+        blocks: Of each layer, in order.
+        norm: Of the blocks, and of the two norms below.
+        final_norm: One more norm after the last layer.
+        positions: What is added to the embeddings. "table" reads position embeddings from the
+            checkpoint; "sinusoidal" computes those that the checkpoint leaves out (first half sine,
+            second half cosine, as in Marian); "fairseq" does so at other rates (M2M100).
+        position_offset: Entries of the position table before position 0 (2 in BART).
+        embedding_scale: Factor on the token embeddings.
+        embedding_norm: A norm on the embeddings (BART, mBART).
     """
 
     layers: int
     heads: int
     head_dim: int
     d_model: int
-    ffn_dim: int
     max_positions: int
-    activation: Activation
-    positions: Positions
-    position_offset: int
-    embedding_scale: float
-    norm_first: bool
-    final_norm: bool
-    embedding_norm: bool
-    relative: RelativePositions | None = None
-    rotary: RotaryPositions | None = None
-    rms: bool = False
-    norm_eps: float = 1e-5  # torch's default, which all families but T5 were trained with
-    norm_bias: bool = True
-    gated: bool = False
-    gate_last: bool = False
-    scaled: bool = True
+    blocks: tuple[Block, ...]
+    norm: Norm
+    final_norm: bool = False
+    positions: Positions = "none"
+    position_offset: int = 0
+    embedding_scale: float = 1.0
+    embedding_norm: bool = False
+
+    @property
+    def attention_positions(self) -> RelativePositions | RotaryPositions | None:
+        """The positions of self-attention, the same in all layers."""
+        found = {block.positions for block in self.blocks if isinstance(block, SelfAttention)}
+        assert len(found) <= 1, "one kind of positions for all layers"
+        return next(iter(found), None)
 
     @property
     def attention_dim(self) -> int:

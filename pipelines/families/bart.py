@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from pipelines.families.architecture import Architecture, Positions, Stack
+from pipelines.families.architecture import (
+    Architecture,
+    CrossAttention,
+    FeedForward,
+    Norm,
+    Positions,
+    SelfAttention,
+    Stack,
+)
 from pipelines.families.config import (
     ACTIVATIONS,
     MAX_LAYERS,
@@ -26,7 +34,8 @@ __all__ = ["BART", "Layers", "bart_architecture"]
 
 @dataclass(frozen=True)
 class Layers:
-    """How the stacks of BART's relatives differ in more than sizes. The fields are Stack's."""
+    """How the stacks of BART's relatives differ in more than sizes. The fields are Stack's, and
+    `norm_first` is Norm.first."""
 
     positions: Positions = "table"
     position_offset: int = 0
@@ -89,18 +98,19 @@ def _stack(config: Mapping[str, Any], layers: Layers, side: str, max_positions: 
         raise ValueError(
             f"activation_function {shorten(activation)!r} is not one of {sorted(ACTIVATIONS)}"
         )
+    feed_forward = FeedForward(count(config, f"{side}_ffn_dim", MAX_WIDTH), ACTIVATIONS[activation])
+    cross = (CrossAttention(),) if side == "decoder" else ()
     return Stack(
         layers=count(config, f"{side}_layers", MAX_LAYERS),
         heads=heads,
         head_dim=d_model // heads,
         d_model=d_model,
-        ffn_dim=count(config, f"{side}_ffn_dim", MAX_WIDTH),
         max_positions=max_positions,
-        activation=ACTIVATIONS[activation],
+        blocks=(SelfAttention(), *cross, feed_forward),
+        norm=Norm(first=layers.norm_first),
         positions=layers.positions,
         position_offset=layers.position_offset,
         embedding_scale=d_model**0.5 if config.get("scale_embedding") else 1.0,
-        norm_first=layers.norm_first,
         final_norm=layers.final_norm,
         embedding_norm=layers.embedding_norm,
     )

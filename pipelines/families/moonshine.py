@@ -7,7 +7,12 @@ from typing import Any
 
 from pipelines.families.architecture import (
     Architecture,
+    Block,
+    CrossAttention,
+    FeedForward,
+    Norm,
     RotaryPositions,
+    SelfAttention,
     Stack,
     waveform_positions,
 )
@@ -56,7 +61,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
     width = count(config, "hidden_size", MAX_WIDTH, 288)
     rope = _rope(config)
 
-    def side(name: str, activation: str, positions: int, gated: bool) -> Stack:
+    def side(name: str, activation: str, positions: int, *cross: Block) -> Stack:
         heads = count(config, f"{name}_num_attention_heads", width, 8)
         if width % heads:
             raise ValueError(f"hidden_size {width} does not divide into {heads} heads")
@@ -66,24 +71,22 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
         activation = str(config.get(f"{name}_hidden_act", activation))
         if activation not in ACTIVATIONS:
             raise ValueError(f"{name}_hidden_act {shorten(activation)!r} is not supported")
+        feed_forward = FeedForward(
+            count(config, "intermediate_size", MAX_WIDTH, 1152),
+            ACTIVATIONS[activation],
+            gated=bool(cross),
+            gate_last=bool(cross),
+        )
+        rotary = RotaryPositions(dims, float(rope.get("rope_theta", 10_000.0)))
         return Stack(
             layers=count(config, f"{name}_num_hidden_layers", MAX_LAYERS, 6),
             heads=heads,
             head_dim=width // heads,
             d_model=width,
-            ffn_dim=count(config, "intermediate_size", MAX_WIDTH, 1152),
             max_positions=positions,
-            activation=ACTIVATIONS[activation],
-            positions="rotary",
-            position_offset=0,
-            embedding_scale=1.0,
-            norm_first=True,
+            blocks=(SelfAttention(rotary), *cross, feed_forward),
+            norm=Norm(first=True, bias=False),
             final_norm=True,
-            embedding_norm=False,
-            rotary=RotaryPositions(dims, float(rope.get("rope_theta", 10_000.0))),
-            norm_bias=False,
-            gated=gated,
-            gate_last=gated,
         )
 
     target_positions = count(config, "max_position_embeddings", MAX_POSITIONS, 512)
@@ -92,8 +95,8 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
     return Architecture(
         family="moonshine",
         source="waveform",
-        encoder=side("encoder", "gelu", waveform_positions(_MAX_WAVEFORM), gated=False),
-        decoder=side("decoder", "silu", target_positions, gated=True),
+        encoder=side("encoder", "gelu", waveform_positions(_MAX_WAVEFORM)),
+        decoder=side("decoder", "silu", target_positions, CrossAttention()),
         vocab_size=count(config, "vocab_size", MAX_VOCABULARY, 32_768),
         source_vocab_size=0,
         num_mel_bins=0,

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.families.architecture import Architecture, RelativePositions, Stack
+from pipelines.families.architecture import (
+    Architecture,
+    Block,
+    CrossAttention,
+    FeedForward,
+    Norm,
+    RelativePositions,
+    SelfAttention,
+    Stack,
+)
 from pipelines.families.config import (
     ACTIVATIONS,
     MAX_LAYERS,
@@ -56,31 +65,25 @@ def t5_architecture(config: Mapping[str, Any]) -> Architecture:
     # Some files have null for the default.
     positions = count(config, "n_positions", MAX_POSITIONS) if config.get("n_positions") else 512
 
-    def side(layers: int, bidirectional: bool) -> Stack:
+    norm = Norm(first=True, eps=float(config.get("layer_norm_epsilon", 1e-6)), rms=True)
+    feed_forward = FeedForward(int(config["d_ff"]), ACTIVATIONS[activation], gated)
+
+    def self_attention(bidirectional: bool) -> SelfAttention:
+        buckets = count(config, "relative_attention_num_buckets", MAX_POSITIONS, 32)
+        distance = count(config, "relative_attention_max_distance", MAX_POSITIONS, 128)
+        return SelfAttention(RelativePositions(buckets, distance, bidirectional), scaled=False)
+
+    def side(layers: int, *blocks: Block) -> Stack:
         return Stack(
             layers=layers,
             heads=count(config, "num_heads", MAX_WIDTH),
             head_dim=count(config, "d_kv", MAX_WIDTH),
             d_model=width,
-            ffn_dim=int(config["d_ff"]),
             # Relative positions have no limit; the cache gets room for the length of training.
             max_positions=max(512, positions),
-            activation=ACTIVATIONS[activation],
-            positions="relative",
-            position_offset=0,
-            embedding_scale=1.0,
-            norm_first=True,
+            blocks=blocks,
+            norm=norm,
             final_norm=True,
-            embedding_norm=False,
-            relative=RelativePositions(
-                count(config, "relative_attention_num_buckets", MAX_POSITIONS, 32),
-                count(config, "relative_attention_max_distance", MAX_POSITIONS, 128),
-                bidirectional,
-            ),
-            rms=True,
-            norm_eps=float(config.get("layer_norm_epsilon", 1e-6)),
-            gated=gated,
-            scaled=False,
         )
 
     start = config.get("decoder_start_token_id")
@@ -92,8 +95,10 @@ def t5_architecture(config: Mapping[str, Any]) -> Architecture:
     return Architecture(
         family=str(config["model_type"]),
         source="tokens",
-        encoder=side(layers, bidirectional=True),
-        decoder=side(decoder_layers, bidirectional=False),
+        encoder=side(layers, self_attention(True), feed_forward),
+        decoder=side(
+            decoder_layers, self_attention(False), CrossAttention(scaled=False), feed_forward
+        ),
         vocab_size=vocab,
         source_vocab_size=vocab,
         num_mel_bins=0,

@@ -24,6 +24,7 @@ from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.checkpoint import open_weights
 from pipelines.errors import OptionError
 from pipelines.families import FAMILIES, architecture_of, read_config
+from pipelines.families.architecture import RelativePositions
 from pipelines.malloc import trim_heap
 
 __all__ = ["NativeBackend"]
@@ -61,7 +62,7 @@ class NativeBackend:
         self._source = source_of(self.architecture)
         is_sound, head_dim = self._source.is_sound, self.architecture.encoder.head_dim
         plan = plan.for_audio_source(head_dim) if is_sound else plan.for_text_source()
-        if self.architecture.decoder.relative is not None:
+        if isinstance(self.architecture.decoder.attention_positions, RelativePositions):
             plan = plan.without_float16_activations()
         self.plan = plan
         self._one_by_one = is_sound and not plan.on_gpu

@@ -29,7 +29,7 @@ from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.kv_cache import NullCrossCache
 from pipelines.errors import RequestError
-from pipelines.families.architecture import Architecture, Stack
+from pipelines.families.architecture import Architecture, Norm, Stack
 
 __all__ = ["TransformersBackend"]
 
@@ -312,15 +312,9 @@ def _stack(config: Any) -> Stack:
         heads=_number(getattr(config, "num_attention_heads", 1)) or 1,
         head_dim=0,
         d_model=_number(getattr(config, "hidden_size", 0)),
-        ffn_dim=0,
         max_positions=_UNLIMITED_POSITIONS if relative or not limits else limits[0],
-        activation="gelu",
-        positions="table",
-        position_offset=0,
-        embedding_scale=1.0,
-        norm_first=False,
-        final_norm=False,
-        embedding_norm=False,
+        blocks=(),
+        norm=Norm(first=False),
     )
 
 

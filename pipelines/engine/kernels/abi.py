@@ -25,6 +25,10 @@ __all__ = [
     "ARGMAX_PANELS",
     "CACHE_LINE_BYTES",
     "CHUNK_POSITIONS",
+    "CROSS_ATTENTION",
+    "ENCODER_ATTENTION",
+    "FEED_FORWARD",
+    "SELF_ATTENTION",
     "ARRIVED",
     "INPUT_MULTIPLE",
     "JOB",
@@ -49,8 +53,7 @@ __all__ = [
     "VALUE_POSITIONS",
     "WEIGHT_ONE",
     "ArgmaxRecord",
-    "DecoderLinears",
-    "EncoderLinears",
+    "BlockArgs",
     "HeadArgs",
     "KeyValueAddresses",
     "LinearArgs",
@@ -114,6 +117,10 @@ MOST_THREADS = (1 << THREAD_BITS) - 1
 # Activation functions, by transformers' names.
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
 
+# Kinds of blocks (BlockArgs.kind): a decoder's attention to earlier tokens and to a source, an
+# encoder's to all of its source, and the feed-forward block.
+SELF_ATTENTION, CROSS_ATTENTION, ENCODER_ATTENTION, FEED_FORWARD = range(4)
+
 Address = Annotated[int, ctypes.c_int64]
 Count = Annotated[int, ctypes.c_int64]
 Stride = Annotated[int, ctypes.c_int64]
@@ -169,32 +176,6 @@ class LinearLayer(ctypes.Structure):
 
 
 @layout
-class DecoderLinears(ctypes.Structure):
-    """The linear layers of a decoder layer, in the order of their use."""
-
-    __slots__ = ()
-
-    qkv: LinearLayer
-    attention_out: LinearLayer
-    cross_query: LinearLayer
-    cross_out: LinearLayer
-    ffn_up: LinearLayer
-    ffn_down: LinearLayer
-
-
-@layout
-class EncoderLinears(ctypes.Structure):
-    """The linear layers of an encoder layer, in the order of their use."""
-
-    __slots__ = ()
-
-    qkv: LinearLayer
-    attention_out: LinearLayer
-    ffn_up: LinearLayer
-    ffn_down: LinearLayer
-
-
-@layout
 class NormWeights(ctypes.Structure):
     """A layer norm; both addresses are 0 where there is none."""
 
@@ -202,6 +183,19 @@ class NormWeights(ctypes.Structure):
 
     weight: Address  # float32 [d_model]
     bias: Address  # float32 [d_model]
+
+
+@layout
+class BlockArgs(ctypes.Structure):
+    """A block of a layer."""
+
+    __slots__ = ()
+
+    kind: Index  # SELF_ATTENTION …
+    layer: Index  # whose part of the cache and of the sources it reads
+    linears: Address  # LinearLayer [2], or [1] for project_cross_kv
+    norm: NormWeights  # that is applied before the block
+    activation: Index  # in ACTIVATIONS, of FEED_FORWARD
 
 
 @layout
@@ -339,21 +333,16 @@ class StackArgs(ctypes.Structure):
     d_model: Count
     heads: Count
     head_dim: Count
-    ffn_dim: Count
     norm_first: Flag  # pre-norm; otherwise post-norm
-    activation: Index  # in ACTIVATIONS
     attention_scale: Float64  # the factor of attention scores
     norm_eps: Float64
-    # [layers] of DecoderLinears (decoder_step), EncoderLinears (encoder_pass) or LinearLayer
-    # (project_cross_kv: keys and values)
-    linears: Address
-    # NormWeights [blocks + 1]: of the norm that is applied before each block, and after the last
-    norms: Address
+    blocks: Count  # of all layers
+    block_args: Address  # BlockArgs [blocks + 1]; the last one has the norm after the last block
 
     # Intermediate buffers, reused by every call.
     qkv: Address  # float32 [rows, 3, heads, head_dim]; [rows, 2, …] for project_cross_kv
     attention_output: Address  # float32 [rows, heads, head_dim]
-    ffn_hidden: Address  # float32 [rows, ffn_dim]
+    ffn_hidden: Address  # float32 [rows, outputs of the first layer of FEED_FORWARD]
     cross_queries: Address  # float32 [rows, heads, head_dim]
     cross_queries_stride: Stride  # from one layer's queries to the next one's; 0: overwritten
     # float32 [rows, heads, max_chunks, head_dim + 2], cross-attention per chunk of the source:

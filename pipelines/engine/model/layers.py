@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -15,11 +14,10 @@ from pipelines.engine.model.linear import Linear, make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.engine.weights.quantized import QuantizedWeight
-from pipelines.families.architecture import Activation, Architecture, RelativePositions, Stack
+from pipelines.families.architecture import Architecture, RelativePositions, Stack
 
 __all__ = [
     "Embedding",
-    "FeedForward",
     "LayerBuilder",
     "LayerNorm",
     "Norm",
@@ -27,26 +25,6 @@ __all__ = [
     "affine_of",
     "embedding_name",
 ]
-
-# Up to so many numbers GELU beside int8 weights is approximated.
-_APPROXIMATE_GELU_NUMEL = 8_192
-
-_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
-
-
-def _gelu_beside_int8(x: Tensor) -> Tensor:
-    """GELU beside int8 weights: for a few rows its tanh form, which differs by at most 5e-4.
-
-    The exact form goes through oneDNN, which takes 10 to 40 µs to call, a tenth of a small model's
-    step.
-    """
-    few = x.is_cpu and x.numel() <= _APPROXIMATE_GELU_NUMEL
-    return F.gelu(x, approximate="tanh" if few else "none")
 
 
 class LayerBuilder:
@@ -56,12 +34,19 @@ class LayerBuilder:
         weights: the checkpoint.
         stack: the side's architecture.
         side: its precision.
+        source_side: the precision in which sources are projected to keys and values, the encoder's.
     """
 
     def __init__(
-        self, weights: Weights, stack: Stack, side: StackPrecision, device: torch.device
+        self,
+        weights: Weights,
+        stack: Stack,
+        side: StackPrecision,
+        device: torch.device,
+        source_side: StackPrecision | None = None,
     ) -> None:
         self.weights, self.stack, self.side, self.device = weights, stack, side, device
+        self.source_side = source_side or side
 
     def linear(
         self, names: Sequence[str], outputs: int, inputs: int, side: StackPrecision | None = None
@@ -86,12 +71,12 @@ class LayerBuilder:
 
     def norm(self, name: str) -> Norm:
         """A layer norm, or an RMS norm where the architecture has those."""
-        d_model, eps = self.stack.d_model, self.stack.norm_eps
+        d_model, norm = self.stack.d_model, self.stack.norm
         weight = self.tensor(f"{name}.weight", d_model)
-        if self.stack.rms:
-            return _RMSNorm(weight, eps)
-        bias = self.tensor(f"{name}.bias", d_model) if self.stack.norm_bias else None
-        return LayerNorm(weight, torch.zeros_like(weight) if bias is None else bias, eps)
+        if norm.rms:
+            return _RMSNorm(weight, norm.eps)
+        bias = self.tensor(f"{name}.bias", d_model) if norm.bias else torch.zeros_like(weight)
+        return LayerNorm(weight, bias, norm.eps)
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A tensor of this shape, in the dtype of the activations."""
@@ -136,7 +121,7 @@ class Embedding:
 
     def __init__(self, build: LayerBuilder, name: str, rows: int) -> None:
         dtype, self._scale = build.side.weight_dtype, build.stack.embedding_scale
-        if dtype == torch.int8 and build.stack.relative is not None:
+        if dtype == torch.int8 and isinstance(build.stack.attention_positions, RelativePositions):
             dtype = torch.float16
         table = build.weights.shared(name, rows, build.stack.d_model, build.device, dtype)
         self._dtype = build.side.activation_dtype
@@ -183,43 +168,12 @@ def affine_of(norm: Norm | None) -> AffineNorm | None:
     return None if norm is None else norm.affine
 
 
-class FeedForward:
-    """Two linear layers with an activation, or a gated one, between them."""
-
-    def __init__(self, build: LayerBuilder, name: str) -> None:
-        stack = build.stack
-        d_model, ffn_dim, self._gated = stack.d_model, stack.ffn_dim, stack.gated
-        self._gate_last = stack.gate_last
-        if self._gate_last:
-            self._up = build.linear([f"{name}.fc1"], 2 * ffn_dim, d_model)
-        else:
-            # Gated: the activated half first.
-            halves = [f"{name}.gate", f"{name}.value"] if self._gated else [f"{name}.fc1"]
-            self._up = build.linear(halves, ffn_dim, d_model)
-        self._down = build.linear([f"{name}.fc2"], d_model, ffn_dim)
-        self._activation = _ACTIVATIONS[stack.activation]
-        if stack.activation == "gelu" and build.side.kernel == "int8":
-            self._activation = _gelu_beside_int8
-
-    @property
-    def linears(self) -> tuple[Linear, Linear]:
-        return self._up, self._down
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self._gated:
-            gate, value = self._up(x).chunk(2, dim=-1)
-            if self._gate_last:
-                gate, value = value, gate
-            return self._down(self._activation(gate) * value)
-        return self._down(self._activation(self._up(x)))
-
-
 class RelativeBias:
     """The bias that T5's relative positions add to attention scores, by distance."""
 
     def __init__(self, build: LayerBuilder, name: str) -> None:
-        relative, stack = build.stack.relative, build.stack
-        assert relative is not None, "the stack has relative positions"
+        relative, stack = build.stack.attention_positions, build.stack
+        assert isinstance(relative, RelativePositions), "the stack has relative positions"
         table = build.tensor(name, relative.buckets, stack.heads)
         self._max_positions = stack.max_positions
         distances = torch.arange(1 - self._max_positions, self._max_positions)

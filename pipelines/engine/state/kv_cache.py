@@ -7,13 +7,14 @@ that leave, so that a pass reads plain views and never gathers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["CrossCache", "KVCache", "NullCrossCache"]
+__all__ = ["CrossCache", "KVCache", "NullCrossCache", "StateSpec"]
 
 # Source positions are reserved in multiples of this, so that a slightly longer source does not
 # reallocate the whole cache.
@@ -25,11 +26,33 @@ _SOURCE_STEP = 32
 _TARGET_STEP = 64
 
 
+@dataclass(frozen=True)
+class StateSpec:
+    """What a block of a decoder keeps of each token: keys and values, or a recurrent state.
+
+    Every position is kept, so that a sequence can be taken back to an earlier token.
+
+    Attributes:
+        parts: Tensors, such as 2 for keys and values.
+        heads: Vectors of a part.
+        width: Numbers of a vector.
+        dtype: None for that of the cache.
+    """
+
+    parts: int
+    heads: int
+    width: int
+    dtype: torch.dtype | None = None
+
+
 class _SlotCache:
     """Slot bookkeeping that both caches share.
 
-    Per layer one tensor [2 (keys, values), slot capacity, heads, position capacity, head_dim]:
-    keys and values together, so that one copy writes both.
+    Per layer one tensor [parts, slot capacity, heads, position capacity, width]: keys and values
+    are two parts, so that one copy writes both.
+
+    Args:
+        states: What each layer keeps of a position.
 
     Attributes:
         lengths: valid positions of each used slot.
@@ -39,19 +62,24 @@ class _SlotCache:
 
     def __init__(
         self,
-        layers: int,
-        heads: int,
+        states: Sequence[StateSpec],
         position_capacity: int,
-        head_dim: int,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        self._shape = (heads, head_dim)
         # zeros, not empty: masked positions still enter a product, where NaN × 0 is NaN.
         # The system assigns memory to the pages only when they are written.
         self._layers = [
-            torch.zeros(2, 0, heads, position_capacity, head_dim, device=device, dtype=dtype)
-            for _ in range(layers)
+            torch.zeros(
+                state.parts,
+                0,
+                state.heads,
+                position_capacity,
+                state.width,
+                device=device,
+                dtype=state.dtype or dtype,
+            )
+            for state in states
         ]
         self.position_capacity, self.storage_key = position_capacity, object()
         self.lengths: list[int] = []
@@ -61,7 +89,7 @@ class _SlotCache:
 
     @property
     def layers(self) -> Sequence[Tensor]:
-        """The tensors: [2, slot capacity, heads, position capacity, head_dim] per layer."""
+        """The tensors: [parts, slot capacity, heads, position capacity, width] per layer."""
         return self._layers
 
     @property
@@ -76,6 +104,10 @@ class _SlotCache:
             self._grow(slots=max(1, slot * 2), positions=self.position_capacity)
         self.lengths.append(0)
         return slot
+
+    def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, ...]:
+        """Views [sequences, heads, length, width] of the parts of the first `length` positions."""
+        return self._layers[layer][:, slots, :, :length].unbind()
 
     def reorder(self, sources: Sequence[int]) -> None:
         """Make slot i a copy of the former slot sources[i], for all i at once.
@@ -100,12 +132,10 @@ class _SlotCache:
 
     def _grow(self, slots: int, positions: int) -> None:
         """Reallocate the tensors with this capacity and copy what is in use."""
-        heads, head_dim = self._shape
         used, longest = len(self.lengths), max(self.lengths, default=0)
         for i, old in enumerate(self._layers):
-            new = torch.zeros(
-                2, slots, heads, positions, head_dim, device=old.device, dtype=old.dtype
-            )
+            parts, _, heads, _, width = old.shape
+            new = old.new_zeros(parts, slots, heads, positions, width)
             new[:, :used, :, :longest] = old[:, :used, :, :longest]
             self._layers[i] = new
         self.position_capacity, self.storage_key = positions, object()
@@ -116,14 +146,16 @@ class _SlotCache:
         Capacity doubles as it grows, and while the tensors are reallocated or reordered, one layer
         exists twice.
         """
-        first = self._layers[0]
         capacity = max(1, self.slot_capacity)
         while capacity < slots:
             capacity *= 2
-        heads, head_dim = self._shape
         positions = max(positions, self.position_capacity)
-        layer = 2 * capacity * heads * positions * head_dim * first.element_size()
-        return (len(self._layers) + 1) * layer
+        layers = [
+            parts * capacity * heads * positions * width * layer.element_size()
+            for layer in self._layers
+            for parts, _, heads, _, width in [layer.shape]
+        ]
+        return sum(layers) + max(layers)
 
     @property
     def bytes(self) -> int:
@@ -132,7 +164,7 @@ class _SlotCache:
 
 
 class KVCache(_SlotCache):
-    """Self-attention keys and values, one slot per sequence of at most `max_length` tokens.
+    """What the blocks of a decoder keep, one slot per sequence of at most `max_length` tokens.
 
     The first `lengths[slot]` tokens of a slot are valid. `write` does not lengthen a slot; only
     `advance` does, once a whole pass has succeeded, so that a pass can be repeated after an error.
@@ -140,15 +172,13 @@ class KVCache(_SlotCache):
 
     def __init__(
         self,
-        layers: int,
-        heads: int,
+        states: Sequence[StateSpec],
         max_length: int,
-        head_dim: int,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self._max_length = max_length
-        super().__init__(layers, heads, self._positions_for(1), head_dim, device, dtype)
+        super().__init__(states, self._positions_for(1), device, dtype)
 
     def bytes_for(self, slots: int, tokens: int, source: int) -> int:
         """Upper bound of the memory for so many slots of so many tokens; `source` is ignored."""
@@ -166,27 +196,22 @@ class KVCache(_SlotCache):
         return min(positions, self._max_length)
 
     def write(
-        self, layer: int, slots: slice, index: int | tuple[Tensor, Tensor], keys_values: Tensor
+        self, layer: int, slots: slice, index: int | tuple[Tensor, Tensor], state: Tensor
     ) -> None:
-        """Store the keys and values of new tokens.
+        """Store what a layer keeps of new tokens.
 
         Args:
             slots: one per sequence.
             index: the first position if it is the same for all sequences, which makes this one
                 plain copy; else (slots [sequences, 1], positions [sequences, tokens]).
-            keys_values: [sequences, tokens, 2, heads, head_dim].
+            state: [sequences, tokens, parts, heads, width].
         """
-        tokens = keys_values.shape[1]
+        tokens = state.shape[1]
         if isinstance(index, int):
             target = self._layers[layer][:, slots, :, index : index + tokens]
-            target.copy_(keys_values.permute(2, 0, 3, 1, 4))
+            target.copy_(state.permute(2, 0, 3, 1, 4))
             return
-        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_(index, keys_values)
-
-    def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
-        """Views [sequences, heads, length, head_dim] of the keys and values of the first tokens."""
-        view = self._layers[layer][:, slots, :, :length]
-        return view[0], view[1]
+        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_(index, state)
 
     def advance(self, slots: slice, tokens: int) -> None:
         """Count `tokens` more tokens of each slot as valid."""
@@ -216,7 +241,8 @@ class CrossCache(_SlotCache):
     def __init__(
         self, layers: int, heads: int, head_dim: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        super().__init__(layers, heads, _SOURCE_STEP, head_dim, device, dtype)
+        states = [StateSpec(2, heads, head_dim)] * layers
+        super().__init__(states, _SOURCE_STEP, device, dtype)
 
     def bytes_for(self, slots: int, source: int) -> int:
         """Upper bound of the memory for so many slots of so many source positions."""
@@ -230,11 +256,6 @@ class CrossCache(_SlotCache):
             layer[0, slot, :, : encoded.length] = keys
             layer[1, slot, :, : encoded.length] = values
         self.lengths[slot] = encoded.length
-
-    def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of the first `length` positions, as KVCache.read."""
-        view = self._layers[layer][:, slots, :, :length]
-        return view[0], view[1]
 
 
 class NullCrossCache:

@@ -60,7 +60,7 @@ def _wrong_bias(args: Any) -> None:
 
 
 def _missing_layer(args: Any) -> None:
-    args.layers -= 1
+    args.blocks -= 1
 
 
 DAMAGE: dict[str, Callable[[Any], None]] = {

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pipelines.engine import Engine
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.state.encoded_source import EncodedSource
-from pipelines.engine.state.kv_cache import CrossCache, KVCache
+from pipelines.engine.state.kv_cache import CrossCache, KVCache, StateSpec
 from tests.engine.conftest import Folders
 
 LAYERS, HEADS, ROOM, WIDTH = 2, 3, 150, 4
@@ -23,7 +23,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cache = KVCache(LAYERS, HEADS, ROOM, WIDTH, CPU, torch.float32)
+        self.cache = KVCache([StateSpec(2, HEADS, WIDTH)] * LAYERS, ROOM, CPU, torch.float32)
         self.rows: list[list[torch.Tensor]] = []  # per row, per token: [layers, 2, heads, width]
         self.stamp = 0
 

@@ -45,8 +45,7 @@ from pipelines.engine.kernels.device.thread_team import (
 )
 from pipelines.engine.kernels.device.views import (
     argmax_records,
-    decoder_linears,
-    encoder_linears,
+    block_args,
     i64,
     jit,
     linear_layers,
@@ -64,73 +63,61 @@ def _kernel(struct: type[ctypes.Structure]) -> Any:
 
 
 @jit
-def _attention_output(args: Any, out: Any, rows: Any) -> None:
-    """states += output projection of attention_output."""
-    count, workspace = args.heads * args.head_dim, args.workspace
-    quantize_rows(workspace, args.attention_output, count, rows, out.padded_inputs, -1)
-    gemm(workspace, out, rows, args.states, ADD)
-
-
-@jit
-def _feed_forward(args: Any, block: Any, up: Any, down: Any, rows: Any) -> None:
-    """states += down · activation(up · norm(states))."""
-    hidden, workspace = args.ffn_hidden, args.workspace
-    norm_and_quantize(args, block, rows, up.padded_inputs)
-    gemm(workspace, up, rows, hidden, STORE)
-    quantize_rows(workspace, hidden, args.ffn_dim, rows, down.padded_inputs, args.activation)
-    gemm(workspace, down, rows, args.states, ADD)
+def _run_blocks(args: Any, rows: Any) -> None:
+    """All blocks of a stack: states → result."""
+    workspace = args.workspace
+    for index in range(args.blocks):
+        block = block_args(args.block_args)[index]
+        first, last = linear_layers(block.linears)[0], linear_layers(block.linears)[1]
+        norm_and_quantize(args, block.norm, rows, first.padded_inputs)
+        if block.kind == abi.FEED_FORWARD:
+            gemm(workspace, first, rows, args.ffn_hidden, STORE)
+            quantize_rows(
+                workspace, args.ffn_hidden, first.outputs, rows, last.padded_inputs,
+                block.activation,
+            )  # fmt: skip
+        elif block.kind == abi.CROSS_ATTENTION:
+            queries = args.cross_queries + 4 * block.layer * args.cross_queries_stride
+            gemm(workspace, first, rows, queries, STORE)
+            cross_attention(args, block.layer)
+            combine_cross_attention(args, rows, last.padded_inputs)
+        else:
+            gemm(workspace, first, rows, args.qkv, STORE)
+            if block.kind == abi.SELF_ATTENTION:
+                self_attention(args, block.layer)
+            else:
+                encoder_attention(args)
+            quantize_rows(
+                workspace, args.attention_output, last.inputs, rows, last.padded_inputs, -1
+            )
+        gemm(workspace, last, rows, args.states, ADD)
+    final_norm(args, block_args(args.block_args)[args.blocks].norm, rows)
 
 
 @_kernel(abi.StackArgs)
 def decoder_step(address: Any) -> None:
     """All layers of a decoder, for the new tokens of all sequences."""
     args = carray(address, 1)[0]
-    rows, workspace = args.sequences * args.new_tokens, args.workspace
-    for index in range(args.layers):
-        layer = decoder_linears(args.linears)[index]
-        queries = args.cross_queries + 4 * index * args.cross_queries_stride
-
-        norm_and_quantize(args, 3 * index, rows, layer.qkv.padded_inputs)
-        gemm(workspace, layer.qkv, rows, args.qkv, STORE)
-        self_attention(args, index)
-        _attention_output(args, layer.attention_out, rows)
-
-        norm_and_quantize(args, 3 * index + 1, rows, layer.cross_query.padded_inputs)
-        gemm(workspace, layer.cross_query, rows, queries, STORE)
-        cross_attention(args, index)
-        combine_cross_attention(args, rows, layer.cross_out.padded_inputs)
-        gemm(workspace, layer.cross_out, rows, args.states, ADD)
-
-        _feed_forward(args, 3 * index + 2, layer.ffn_up, layer.ffn_down, rows)
-    final_norm(args, 3 * args.layers, rows)
+    _run_blocks(args, args.sequences * args.new_tokens)
 
 
 @_kernel(abi.StackArgs)
 def encoder_pass(address: Any) -> None:
     """All layers of a text encoder, for the rows of many sources, one source after the other."""
     args = carray(address, 1)[0]
-    rows = i64(args.row_offsets)[args.sequences]
-    for index in range(args.layers):
-        layer = encoder_linears(args.linears)[index]
-
-        norm_and_quantize(args, 2 * index, rows, layer.qkv.padded_inputs)
-        gemm(args.workspace, layer.qkv, rows, args.qkv, STORE)
-        encoder_attention(args)
-        _attention_output(args, layer.attention_out, rows)
-
-        _feed_forward(args, 2 * index + 1, layer.ffn_up, layer.ffn_down, rows)
-    final_norm(args, 2 * args.layers, rows)
+    _run_blocks(args, i64(args.row_offsets)[args.sequences])
 
 
 @_kernel(abi.StackArgs)
 def project_cross_kv(address: Any) -> None:
     """Cross-attention keys and values of many sources, for all layers of a decoder."""
     args = carray(address, 1)[0]
-    rows, layers = i64(args.row_offsets)[args.sequences], linear_layers(args.linears)
-    quantize_rows(args.workspace, args.states, args.d_model, rows, layers[0].padded_inputs, -1)
-    for index in range(args.layers):
-        gemm(args.workspace, layers[index], rows, args.qkv, STORE)
-        write_cross_kv(args, index)
+    rows, blocks = i64(args.row_offsets)[args.sequences], block_args(args.block_args)
+    padded = linear_layers(blocks[0].linears)[0].padded_inputs
+    quantize_rows(args.workspace, args.states, args.d_model, rows, padded, -1)
+    for index in range(args.blocks):
+        gemm(args.workspace, linear_layers(blocks[index].linears)[0], rows, args.qkv, STORE)
+        write_cross_kv(args, blocks[index].layer)
 
 
 @_kernel(abi.LinearArgs)

@@ -30,7 +30,6 @@ from pipelines.engine.kernels.device.views import (
     i64,
     jit,
     key_values,
-    norm_weights,
     source_groups,
 )
 
@@ -63,12 +62,12 @@ def quantize_rows(
 
 
 @jit
-def norm_and_quantize(args: Any, block: Any, rows: Any, padded: Any) -> None:
-    """Layer norm of the states before a block, quantized as the next product's input.
+def norm_and_quantize(args: Any, norm: Any, rows: Any, padded: Any) -> None:
+    """A layer norm of the states, quantized as the next product's input.
 
     Pre-norm leaves the residual stream as it is, post-norm replaces it by the norm.
     """
-    d_model, norm = args.d_model, norm_weights(args.norms)[block]
+    d_model = args.d_model
     first, end = thread_range(args.workspace, rows)
     for row in range(first, end):
         x = args.states + 4 * row * d_model
@@ -222,9 +221,9 @@ def combine_cross_attention(args: Any, rows: Any, padded: Any) -> None:
 
 
 @jit
-def final_norm(args: Any, block: Any, rows: Any) -> None:
-    """result = the norm after the last block, norms[block], or a copy of the states without one."""
-    d_model, norm = args.d_model, norm_weights(args.norms)[block]
+def final_norm(args: Any, norm: Any, rows: Any) -> None:
+    """result = the norm after the last block, or a copy of the states without one."""
+    d_model = args.d_model
     first, end = thread_range(args.workspace, rows)
     for row in range(first, end):
         x, y = args.states + 4 * row * d_model, args.result + 4 * row * d_model

@@ -18,15 +18,13 @@ from pipelines.engine.kernels.device.intrinsics import pointer
 __all__ = [
     "argmax_records",
     "bf16",
-    "decoder_linears",
-    "encoder_linears",
+    "block_args",
     "f32",
     "i32",
     "i64",
     "jit",
     "key_values",
     "linear_layers",
-    "norm_weights",
     "source_groups",
     "teams",
     "u16",
@@ -56,9 +54,7 @@ i32, i64 = _view(np.int32), _view(np.int64)
 bf16 = u16  # the bits of bfloat16 numbers; see `bf16_to_f32`
 
 linear_layers = _view(abi.dtype_of(abi.LinearLayer))
-decoder_linears = _view(abi.dtype_of(abi.DecoderLinears))
-encoder_linears = _view(abi.dtype_of(abi.EncoderLinears))
-norm_weights = _view(abi.dtype_of(abi.NormWeights))
+block_args = _view(abi.dtype_of(abi.BlockArgs))
 source_groups = _view(abi.dtype_of(abi.SourceGroup))
 key_values = _view(abi.dtype_of(abi.KeyValueAddresses))
 teams = _view(abi.dtype_of(abi.Team))

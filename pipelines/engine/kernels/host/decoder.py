@@ -14,6 +14,7 @@ from pipelines.engine.kernels.host.stack import CompiledStack
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.state.forward_batch import ForwardBatch
 from pipelines.engine.state.kv_cache import KVCache
+from pipelines.families.architecture import CrossAttention, FeedForward, SelfAttention
 
 __all__ = ["CompiledDecoder"]
 
@@ -22,6 +23,11 @@ class CompiledDecoder(CompiledStack):
     """All layers of a decoder."""
 
     kernel = "decoder_step"
+    kinds = {
+        SelfAttention: abi.SELF_ATTENTION,
+        CrossAttention: abi.CROSS_ATTENTION,
+        FeedForward: abi.FEED_FORWARD,
+    }
 
     def __call__(self, x: Tensor, batch: ForwardBatch, cache: KVCache) -> Tensor:
         """Run the layers and the final norm; writes keys and values of the new tokens.
@@ -43,7 +49,7 @@ class CompiledDecoder(CompiledStack):
         columns = {
             "qkv": 3 * stack.attention_dim,
             "attention_output": stack.attention_dim,
-            "ffn_hidden": stack.ffn_dim,
+            "ffn_hidden": self._ffn_dim,
             "cross_partials": stack.heads * chunks * (stack.head_dim + 2),
         }
         rows = sequences * tokens
@@ -62,8 +68,8 @@ class CompiledDecoder(CompiledStack):
         args.max_chunks = chunks
         self._runner.run(args, rows)
         if batch.capture is not None:
-            shape = (self._num_layers, sequences, tokens, stack.heads, stack.head_dim)
-            scale = None if stack.scaled else 1.0
+            shape = (stack.layers, sequences, tokens, stack.heads, stack.head_dim)
+            scale = None if self._scaled else 1.0
             for index, of_layer in enumerate(queries.view(shape)):
                 batch.capture.add_queries(index, of_layer.transpose(1, 2), scale)
         return result
@@ -74,7 +80,7 @@ class CompiledDecoder(CompiledStack):
         self._args.cross_queries_stride = count if all_layers else 0
         # The queries of one layer may share the buffer of the attention's output.
         queries = (
-            torch.empty(self._num_layers, count)
+            torch.empty(self._stack.layers, count)
             if all_layers
             else self._buffers["attention_output"]
         )

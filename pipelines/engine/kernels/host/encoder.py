@@ -12,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.stack import CompiledStack
+from pipelines.families.architecture import CrossAttention, FeedForward, SelfAttention
 
 __all__ = ["CompiledCrossKV", "CompiledEncoder"]
 
@@ -21,6 +23,7 @@ class CompiledEncoder(CompiledStack):
     """All layers of a text encoder."""
 
     kernel = "encoder_pass"
+    kinds = {SelfAttention: abi.ENCODER_ATTENTION, FeedForward: abi.FEED_FORWARD}
 
     def __call__(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
         """Run the layers and the final norm.
@@ -33,11 +36,11 @@ class CompiledEncoder(CompiledStack):
             float32 [sum of lengths, d_model].
         """
         args, result = self._args, torch.empty(x.shape)
-        attention_dim, ffn_dim = self._stack.attention_dim, self._stack.ffn_dim
+        attention_dim = self._stack.attention_dim
         columns = {
             "qkv": 3 * attention_dim,
             "attention_output": attention_dim,
-            "ffn_hidden": ffn_dim,
+            "ffn_hidden": self._ffn_dim,
         }
         self._reserve(len(x), max(lengths), columns)
         offsets = _row_offsets(lengths)
@@ -51,6 +54,7 @@ class CompiledCrossKV(CompiledStack):
     """The cross-attention key and value projections of all decoder layers."""
 
     kernel = "project_cross_kv"
+    kinds = {CrossAttention: abi.CROSS_ATTENTION}
 
     def __call__(self, hidden: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """Project encoder states to keys and values.
@@ -67,9 +71,7 @@ class CompiledCrossKV(CompiledStack):
         self._reserve(len(x), 0, {"qkv": 2 * stack.attention_dim})
         offsets = _row_offsets(lengths)
         results = [
-            torch.empty(
-                self._num_layers, 2, stack.heads, length, stack.head_dim, dtype=torch.bfloat16
-            )
+            torch.empty(stack.layers, 2, stack.heads, length, stack.head_dim, dtype=torch.bfloat16)
             for length in lengths
         ]
         addresses = np.array([result.data_ptr() for result in results], dtype=np.int64)

@@ -17,13 +17,19 @@ from pipelines.engine.kernels.host.attention import CompiledAttention
 from pipelines.engine.kernels.host.decoder import CompiledDecoder
 from pipelines.engine.kernels.host.encoder import CompiledCrossKV, CompiledEncoder
 from pipelines.engine.kernels.host.linear import CompiledLinear
-from pipelines.engine.kernels.host.stack import AffineNorm, CompiledLayer
+from pipelines.engine.kernels.host.stack import AffineNorm, CompiledBlock
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.forward_batch import ForwardBatch
-from pipelines.engine.state.kv_cache import KVCache
+from pipelines.engine.state.kv_cache import KVCache, StateSpec
 from pipelines.engine.weights.quantized import quantize_weight
-from pipelines.families.architecture import Activation, Stack
+from pipelines.families.architecture import (
+    CrossAttention,
+    FeedForward,
+    Norm,
+    SelfAttention,
+    Stack,
+)
 
 __all__ = ["wrong_kernels"]
 
@@ -133,12 +139,10 @@ def _head_is_right(random: _Random) -> bool:
     return _is_close(result[:, 1], expected) and not result[:, 0].any()
 
 
-def _stack(head_dim: int, activation: Activation, norm_first: bool) -> Stack:
+def _stack(random: _Random, norm_first: bool) -> Stack:
     return Stack(
-        layers=_LAYERS, heads=_HEADS, head_dim=head_dim, d_model=_HEADS * head_dim,
-        ffn_dim=_FFN_DIM, max_positions=64, activation=activation, positions="table",
-        position_offset=0, embedding_scale=1.0, norm_first=norm_first, final_norm=norm_first,
-        embedding_norm=False,
+        layers=_LAYERS, heads=_HEADS, head_dim=random.head_dim, d_model=random.d_model,
+        max_positions=64, blocks=(), norm=Norm(first=norm_first), final_norm=norm_first,
     )  # fmt: skip
 
 
@@ -168,13 +172,16 @@ def _encoder_is_right(random: _Random) -> bool:
         )
         for _ in range(_LAYERS)
     ]  # fmt: skip
+    feed_forward = FeedForward(_FFN_DIM, "relu")
     compiled = [
-        CompiledLayer(tuple(linear.compiled for linear in linears), tuple(norms))
-        for *linears, norms in [(*layer[:4], layer[4:]) for layer in layers]
+        block
+        for qkv, out, up, down, attention_norm, final_norm in layers
+        for block in (
+            CompiledBlock(SelfAttention(), (qkv.compiled, out.compiled), attention_norm),
+            CompiledBlock(feed_forward, (up.compiled, down.compiled), final_norm),
+        )
     ]
-    encoder = CompiledEncoder(
-        _stack(random.head_dim, "relu", norm_first=False), compiled, None, random.library
-    )
+    encoder = CompiledEncoder(_stack(random, norm_first=False), compiled, None, random.library)
     x = random.tensor(sum(lengths), d_model)
     expected = x.clone()
     for qkv, out, up, down, attention_norm, final_norm in layers:
@@ -190,10 +197,8 @@ def _encoder_is_right(random: _Random) -> bool:
 def _cross_kv_is_right(random: _Random) -> bool:
     d_model, lengths = random.d_model, [5, 3]
     layers = [random.linear(2 * d_model, d_model) for _ in range(_LAYERS)]
-    compiled = [CompiledLayer((layer.compiled,), ()) for layer in layers]
-    projection = CompiledCrossKV(
-        _stack(random.head_dim, "gelu", norm_first=True), compiled, None, random.library
-    )
+    compiled = [CompiledBlock(CrossAttention(), (layer.compiled,), None) for layer in layers]
+    projection = CompiledCrossKV(_stack(random, norm_first=True), compiled, None, random.library)
     hidden = random.tensor(sum(lengths), d_model)
     results = projection(hidden, lengths)
     for result, own in zip(results, torch.split(hidden, lengths), strict=True):
@@ -216,14 +221,14 @@ def _decoder_is_right(random: _Random) -> bool:
         )
         for _ in range(_LAYERS)
     ]  # fmt: skip
+    kinds = (SelfAttention(), CrossAttention(), FeedForward(_FFN_DIM, "gelu"))
     compiled = [
-        CompiledLayer(tuple(linear.compiled for linear in layer[:6]), tuple(layer[6:]))
+        CompiledBlock(kind, (first.compiled, last.compiled), norm)
         for layer in layers
+        for kind, first, last, norm in zip(kinds, layer[:6:2], layer[1:6:2], layer[6:], strict=True)
     ]
     final = random.norm()
-    decoder = CompiledDecoder(
-        _stack(random.head_dim, "gelu", norm_first=True), compiled, final, random.library
-    )
+    decoder = CompiledDecoder(_stack(random, norm_first=True), compiled, final, random.library)
     # Two chunks of positions in the second source.
     sources = [
         EncodedSource(
@@ -234,7 +239,8 @@ def _decoder_is_right(random: _Random) -> bool:
         for length in (7, 300)
     ]
     encoded_sources = (sources[0], sources[1], sources[1])
-    cache = KVCache(_LAYERS, _HEADS, 64, random.head_dim, _CPU, torch.bfloat16)
+    kept = [StateSpec(2, _HEADS, random.head_dim)] * _LAYERS
+    cache = KVCache(kept, 64, _CPU, torch.bfloat16)
     for slot, length in enumerate(past_lengths):
         cache.alloc()
         cache.advance(slice(slot, slot + 1), length)

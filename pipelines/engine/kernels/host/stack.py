@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 import torch
@@ -14,9 +14,16 @@ from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, quantized_rows
 from pipelines.engine.kernels.host.team_size import KernelRunner
 from pipelines.engine.kernels.library import KernelLibrary
-from pipelines.families.architecture import Stack
+from pipelines.families.architecture import (
+    Block,
+    CrossAttention,
+    FeedForward,
+    Norm,
+    SelfAttention,
+    Stack,
+)
 
-__all__ = ["AffineNorm", "CompiledLayer", "CompiledStack"]
+__all__ = ["AffineNorm", "CompiledBlock", "CompiledStack"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,27 +35,50 @@ class AffineNorm:
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledLayer:
-    """The weights of one layer, as a kernel reads them.
+class CompiledBlock:
+    """The weights of one block of a layer, as a kernel reads them.
 
     Attributes:
-        linears: in the order of the fields of abi.DecoderLinears or EncoderLinears; or the one
-            for cross-attention keys and values.
-        norms: one per block of the layer.
+        data: The block that they are of.
+        linears: In the order of their use.
+        norm: Its norm; None if the kernel applies none.
     """
 
+    data: Block
     linears: tuple[CompiledLinear, ...]
-    norms: tuple[AffineNorm, ...]
+    norm: AffineNorm | None
 
     @classmethod
     def of(
-        cls, linears: Sequence[object], norms: Sequence[AffineNorm | None]
-    ) -> CompiledLayer | None:
-        """A layer of these parts; None unless the kernels support all of them."""
+        cls, data: Block, linears: Sequence[object], norm: AffineNorm | None
+    ) -> CompiledBlock | None:
+        """Return a block of these parts; None unless the kernels support all of them."""
         compiled = tuple(op for op in linears if isinstance(op, CompiledLinear))
-        affine = tuple(norm for norm in norms if norm is not None)
-        supported = len(compiled) == len(linears) and len(affine) == len(norms)
-        return cls(compiled, affine) if supported else None
+        supported = len(compiled) == len(linears) and norm is not None
+        return cls(data, compiled, norm) if supported else None
+
+
+# What the kernels compute: kinds of parts, and of each the fields that they, or the code around
+# them, read. A part of another kind is left to torch, as is one with another value than the default
+# in any other field. A new kind or field is therefore slow until it is named here, never wrong.
+_KNOWN: Mapping[type, tuple[str, ...]] = {
+    Stack: (
+        *("layers", "heads", "head_dim", "d_model", "max_positions", "blocks", "norm"),
+        *("final_norm", "positions", "position_offset", "embedding_scale", "embedding_norm"),
+    ),
+    Norm: ("first", "eps", "bias"),
+    SelfAttention: ("scaled",),
+    CrossAttention: ("scaled",),
+    FeedForward: ("width", "activation"),
+}
+
+
+def _knows(part: Stack | Norm | Block) -> bool:
+    """Return whether the kernels compute a part of a model as its data says."""
+    known = _KNOWN.get(type(part))
+    return known is not None and all(
+        field.name in known or getattr(part, field.name) == field.default for field in fields(part)
+    )
 
 
 class CompiledStack:
@@ -58,50 +88,70 @@ class CompiledStack:
     `abi.StackArgs`). The constructor fills in what never changes, a pass the rest.
 
     Args:
-        layers: the layers' weights.
+        blocks: the weights of the blocks of all layers, in order.
         final: the norm after the last layer, if there is one.
     """
 
     kernel: ClassVar[str]  # the name of the one that it calls
+    kinds: ClassVar[Mapping[type[Block], int]]  # the blocks that it runs → BlockArgs.kind
 
     def __init__(
         self,
         stack: Stack,
-        layers: Sequence[CompiledLayer],
+        blocks: Sequence[CompiledBlock],
         final: AffineNorm | None,
         library: KernelLibrary,
     ) -> None:
-        self._stack, self._num_layers = stack, len(layers)
+        self._stack = stack
         self._library, self._runner = library, KernelRunner(library, self.kernel)
-        linears = [linear for layer in layers for linear in layer.linears]
+        linears = [linear for block in blocks for linear in block.linears]
         self._linears = (abi.LinearLayer * len(linears))(*(linear.layer for linear in linears))
         # In the order of use: the norm before each block is its own (pre-norm), or the norm that
         # ends the block before it (post-norm).
-        norms: list[AffineNorm | None] = [norm for layer in layers for norm in layer.norms]
-        norms = [*norms, final] if stack.norm_first else [None, *norms]
-        self._norms = (abi.NormWeights * len(norms))(*(_norm_weights(norm) for norm in norms))
-        self._weights = layers, norms  # kept alive: the structs hold their addresses
+        norms = [block.norm for block in blocks]
+        norms = [*norms, final] if stack.norm.first else [None, *norms]
+        self._weights = blocks, norms  # kept alive: the structs hold their addresses
+        self._blocks = (abi.BlockArgs * len(norms))()
+        address, of_layer = ctypes.addressof(self._linears), len(blocks) // stack.layers
+        for index, (args, norm) in enumerate(zip(self._blocks, norms, strict=True)):
+            if norm is not None:
+                args.norm = abi.NormWeights(norm.weight.data_ptr(), norm.bias.data_ptr())
+            if index < len(blocks):
+                data = blocks[index].data
+                args.kind, args.layer = self.kinds[type(data)], index // of_layer
+                args.linears = address
+                address += ctypes.sizeof(abi.LinearLayer) * len(blocks[index].linears)
+                if isinstance(data, FeedForward):
+                    args.activation = abi.ACTIVATIONS.index(data.activation)
         self._padded_inputs = max(linear.padded_inputs for linear in linears)
+        self._ffn_dim = max(
+            (block.data.width for block in blocks if isinstance(block.data, FeedForward)), default=0
+        )
+        self._scaled = all(_scaled(blocks))
         args = self._args = abi.StackArgs()
-        args.layers, args.d_model, args.ffn_dim = len(layers), stack.d_model, stack.ffn_dim
-        args.heads, args.head_dim, args.norm_first = stack.heads, stack.head_dim, stack.norm_first
-        args.activation = abi.ACTIVATIONS.index(stack.activation)
-        args.attention_scale = stack.head_dim**-0.5 if stack.scaled else 1.0
-        args.norm_eps, args.workspace.quant_max = stack.norm_eps, library.quant_max
-        args.linears = ctypes.addressof(self._linears)
-        args.norms = ctypes.addressof(self._norms)
+        args.layers, args.d_model = stack.layers, stack.d_model
+        args.heads, args.head_dim, args.norm_first = stack.heads, stack.head_dim, stack.norm.first
+        args.attention_scale = stack.head_dim**-0.5 if self._scaled else 1.0
+        args.norm_eps, args.workspace.quant_max = stack.norm.eps, library.quant_max
+        args.blocks, args.block_args = len(blocks), ctypes.addressof(self._blocks)
         self._buffers: dict[str, Tensor] = {}
         self._reserved: tuple[int, ...] = ()
 
     @classmethod
     def of(
-        cls, stack: Stack, layers: Sequence[CompiledLayer | None], final: AffineNorm | None = None
+        cls, stack: Stack, blocks: Sequence[CompiledBlock | None], final: AffineNorm | None = None
     ) -> Self | None:
-        """A compiled stack of these layers; None unless the kernels support all of them."""
-        compiled = [layer for layer in layers if layer is not None]
-        positions = stack.relative is not None or stack.rotary is not None
-        unsupported = positions or stack.rms or stack.gated
-        if len(compiled) < len(layers) or not compiled or unsupported:
+        """Return a compiled stack of these blocks; None unless the kernels support all of them."""
+        compiled = [block for block in blocks if block is not None]
+        parts: tuple[Stack | Norm | Block, ...] = (stack, stack.norm, *stack.blocks)
+        supported = (
+            0 < len(compiled) == len(blocks)
+            and all(_knows(part) for part in parts)
+            and all(type(block.data) in cls.kinds for block in compiled)
+            and len({*_scaled(compiled)}) <= 1
+            and (stack.norm.first or not stack.final_norm)
+        )
+        if not supported:
             return None
         library = compiled[0].linears[0].library
         return cls(stack, compiled, final, library) if library.has(cls.kernel) else None
@@ -139,7 +189,7 @@ class CompiledStack:
             setattr(self._args, field, self._buffers[field].data_ptr())
 
 
-def _norm_weights(norm: AffineNorm | None) -> abi.NormWeights:
-    if norm is None:
-        return abi.NormWeights()
-    return abi.NormWeights(norm.weight.data_ptr(), norm.bias.data_ptr())
+def _scaled(blocks: Sequence[CompiledBlock]) -> list[bool]:
+    """Return for each attention block whether its scores are scaled."""
+    attention = (block.data for block in blocks)
+    return [data.scaled for data in attention if isinstance(data, SelfAttention | CrossAttention)]

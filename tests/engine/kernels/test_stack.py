@@ -1,0 +1,121 @@
+"""What the kernels do not know is not compiled, and what the model does not know is not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from pipelines.engine.kernels.host import stack as host
+from pipelines.engine.kernels.host.decoder import CompiledDecoder
+from pipelines.engine.kernels.host.linear import CompiledLinear
+from pipelines.engine.kernels.host.stack import AffineNorm, CompiledBlock
+from pipelines.engine.kernels.loader import load_kernels
+from pipelines.engine.model.blocks import decoder_blocks, encoder_blocks
+from pipelines.engine.model.layers import LayerBuilder
+from pipelines.engine.model.precision import StackPrecision
+from pipelines.engine.weights.checkpoint import Weights
+from pipelines.errors import CheckpointError
+from pipelines.families.architecture import (
+    Block,
+    CrossAttention,
+    FeedForward,
+    Norm,
+    RelativePositions,
+    RotaryPositions,
+    SelfAttention,
+    Stack,
+)
+
+_WIDTH = 32
+_FEED_FORWARD = FeedForward(_WIDTH, "gelu")
+_STACK = Stack(
+    layers=1, heads=2, head_dim=16, d_model=_WIDTH, max_positions=8,
+    blocks=(SelfAttention(), CrossAttention(), _FEED_FORWARD), norm=Norm(first=True),
+    final_norm=True,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Recurrent(Block):
+    """A kind of block that does not exist."""
+
+
+@dataclass(frozen=True)
+class _HalfStep(FeedForward):
+    """A known kind with one more field."""
+
+    factor: float = 0.5
+
+
+@dataclass(frozen=True)
+class _LargerStack(Stack):
+    """A stack with one more field."""
+
+    window: int | None = None
+
+
+def _compiled(stack: Stack) -> CompiledDecoder | None:
+    library = load_kernels()
+    if library is None:
+        pytest.skip("no kernels are compiled on machines like this one")
+    norm = AffineNorm(torch.ones(_WIDTH), torch.zeros(_WIDTH))
+
+    def linear(outputs: int = _WIDTH) -> CompiledLinear:
+        return CompiledLinear(torch.ones(outputs, _WIDTH), None, library)
+
+    blocks = [CompiledBlock(data, (linear(3 * _WIDTH), linear()), norm) for data in stack.blocks]
+    return CompiledDecoder.of(stack, blocks, norm)
+
+
+def test_known_blocks_are_compiled_in_any_order() -> None:
+    assert _compiled(_STACK) is not None
+    blocks = (_FEED_FORWARD, SelfAttention(), CrossAttention(), _FEED_FORWARD)
+    assert _compiled(replace(_STACK, blocks=blocks)) is not None
+    unscaled = (SelfAttention(scaled=False), CrossAttention(scaled=False), _FEED_FORWARD)
+    assert _compiled(replace(_STACK, blocks=unscaled)) is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: replace(s, blocks=(*s.blocks, _Recurrent())),
+        lambda s: replace(s, blocks=(*s.blocks, _HalfStep(_WIDTH, "gelu"))),
+        lambda s: replace(s, blocks=(*s.blocks, replace(_FEED_FORWARD, gated=True))),
+        lambda s: replace(s, blocks=(*s.blocks, replace(_FEED_FORWARD, gate_last=True))),
+        lambda s: replace(s, blocks=(SelfAttention(RelativePositions(8, 20, False)),)),
+        lambda s: replace(s, blocks=(SelfAttention(RotaryPositions(8, 1e4)),)),
+        lambda s: replace(s, blocks=(SelfAttention(scaled=False), CrossAttention())),
+        lambda s: replace(s, norm=Norm(first=True, rms=True)),
+        lambda s: replace(s, norm=Norm(first=False)),  # with a norm after the last block
+        lambda s: _LargerStack(**vars(s), window=4),
+    ],
+)
+def test_what_the_kernels_do_not_know_is_not_compiled(change: Callable[[Stack], Stack]) -> None:
+    assert _compiled(change(_STACK)) is None
+
+
+def test_a_field_that_is_not_named_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is added to a known kind."""
+    monkeypatch.setitem(host._KNOWN, FeedForward, ("width",))  # type: ignore[arg-type]
+    assert _compiled(_STACK) is None
+
+
+@pytest.mark.parametrize(
+    ("blocks_of", "block"),
+    [
+        (decoder_blocks, _Recurrent()),
+        (encoder_blocks, _Recurrent()),
+        (encoder_blocks, CrossAttention()),
+    ],
+)
+def test_a_kind_that_does_not_exist_is_refused_at_loading(
+    blocks_of: Callable[[LayerBuilder], object], block: Block
+) -> None:
+    side = StackPrecision("dense", torch.float32, torch.float32)
+    stack = replace(_STACK, blocks=(block,))
+    build = LayerBuilder(Weights("nowhere", {}), stack, side, torch.device("cpu"))
+    with pytest.raises(CheckpointError, match=type(block).__name__):
+        blocks_of(build)
