@@ -22,21 +22,18 @@ from pipelines.engine.model.cuda_graphs import CudaGraphRunner, graph_recorders
 from pipelines.engine.model.layers import (
     Embedding,
     LayerBuilder,
-    RelativeBias,
+    StackInput,
     affine_of,
     embedding_name,
 )
 from pipelines.engine.model.lm_head import LMHead
 from pipelines.engine.model.precision import ComputePlan
-from pipelines.engine.model.rotary import RotaryTable
 from pipelines.engine.model.sources import SourceSpan, source_of
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.forward_batch import AttentionMetadata, ForwardBatch, attention_metadata
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.families.architecture import Architecture, RelativePositions, RotaryPositions
-
-__all__ = ["Decoder"]
+from pipelines.families.architecture import Architecture
 
 
 class Decoder:
@@ -63,18 +60,7 @@ class Decoder:
         self._d_model, self._max_length = stack.d_model, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
         self._embedding = Embedding(build, name, architecture.vocab_size)
-        self._relative = self._positions = self._rotary = None
-        if isinstance(stack.attention_positions, RelativePositions):
-            self._relative = RelativeBias(build, "model.decoder.relative_bias.weight")
-        elif isinstance(stack.attention_positions, RotaryPositions):
-            self._rotary = RotaryTable(
-                stack.attention_positions, stack.max_positions, self.device, self.dtype
-            )
-        if stack.positions != "none":
-            self._positions = build.positions("model.decoder.embed_positions.weight")
-        self._embedding_norm = (
-            build.norm("model.decoder.layernorm_embedding") if stack.embedding_norm else None
-        )
+        self._input = StackInput(build, "decoder")
         self._blocks = decoder_blocks(build)
         self._cross = [block for block in self._blocks if isinstance(block, CrossAttention)]
         self._states = [block.state for block in self._blocks if block.state is not None]
@@ -182,11 +168,7 @@ class Decoder:
 
     def _embed(self, ids: Tensor, position_index: slice | Tensor) -> Tensor:
         """ids [sequences, tokens] → [sequences × tokens, d_model]."""
-        x = self._embedding(ids)
-        if self._positions is not None:
-            x = x + self._positions[position_index]
-        if self._embedding_norm is not None:
-            x = self._embedding_norm(x)
+        x = self._input(self._embedding(ids), position_index)
         return x.view(-1, self._d_model)  # flat: saves two views around each linear layer
 
     def _decode(
@@ -208,14 +190,11 @@ class Decoder:
             [sequences, tokens, d_model].
         """
         x = self._embed(ids, position_index)
-        if self._relative is not None:
-            positions = position_index
-            if isinstance(positions, slice):
-                positions = torch.arange(positions.start, positions.stop, device=self.device)[None]
-            mask = self._relative(positions, metadata.kv_length, metadata.mask)
-            metadata = replace(metadata, mask=mask)
-        if self._rotary is not None:
-            metadata = replace(metadata, rotation=self._rotary.at(position_index))
+        metadata = replace(
+            metadata,
+            mask=self._input.mask(position_index, metadata.kv_length, metadata.mask),
+            rotation=self._input.rotation(position_index),
+        )
         context = DecoderPass(batch, metadata, cache, cross)
         for block in self._blocks:
             x = block(x, context)

@@ -7,23 +7,19 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pipelines.engine.kernels.host.encoder import CompiledEncoder
 from pipelines.engine.model.blocks import encoder_blocks
 from pipelines.engine.model.blocks.base import EncoderPass, TileStep
-from pipelines.engine.model.layers import LayerBuilder, Norm, RelativeBias, affine_of
+from pipelines.engine.model.layers import LayerBuilder, Norm, StackInput, affine_of
 from pipelines.engine.model.precision import ComputePlan
-from pipelines.engine.model.rotary import RotaryTable
 from pipelines.engine.model.sources import SourceSpan, source_of
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.forward_batch import padding_mask
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.families.architecture import Architecture, RelativePositions, RotaryPositions
-
-__all__ = ["Encoder"]
+from pipelines.families.architecture import Architecture
 
 # Positions of a source that one job computes: a quarter of the source, within these limits. They
 # are enough to read the weights for, and few enough that a thread which other programs hold up
@@ -39,18 +35,7 @@ class Encoder:
         build = LayerBuilder(weights, stack, plan.encoder, plan.device)
         self.dtype, self.device = plan.encoder.activation_dtype, plan.device
         self._stem = source_of(architecture).stem(build)
-        self._relative = self._positions = self._rotary = None
-        if isinstance(stack.attention_positions, RelativePositions):
-            self._relative = RelativeBias(build, "model.encoder.relative_bias.weight")
-        elif isinstance(stack.attention_positions, RotaryPositions):
-            self._rotary = RotaryTable(
-                stack.attention_positions, stack.max_positions, self.device, self.dtype
-            )
-        if stack.positions != "none":
-            self._positions = build.positions("model.encoder.embed_positions.weight")
-        self._embedding_norm = (
-            build.norm("model.encoder.layernorm_embedding") if stack.embedding_norm else None
-        )
+        self._input = StackInput(build, "encoder")
         self._blocks = encoder_blocks(build)
         self._final_norm = build.norm("model.encoder.layer_norm") if stack.final_norm else None
         self._compiled = CompiledEncoder.of(
@@ -83,11 +68,8 @@ class Encoder:
     def run_flat(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
         """As EncoderLayers.run_flat."""
         assert self._compiled is not None, "the caller checks can_run_flat"
-        if self._positions is not None:
-            x = x + self._positions[[*chain.from_iterable(map(range, lengths))]]
-        return self._compiled(
-            x if self._embedding_norm is None else self._embedding_norm(x), lengths
-        )
+        index = [*chain.from_iterable(map(range, lengths))]
+        return self._compiled(self._input(x, index), lengths)
 
     def run_each(
         self, states: Sequence[Tensor], threads: ComputeThreads
@@ -95,7 +77,7 @@ class Encoder:
         """As EncoderLayers.run_each."""
         lengths = [len(state) for state in states]
         if self.device.type == "cpu":
-            states = [self._run_tiles(self._embedded(state), threads) for state in states]
+            states = [self._run_tiles(state, threads) for state in states]
         x = pad_sequence([*states], batch_first=True)
         if self.device.type != "cpu":
             x = self.run_padded(x, lengths)
@@ -103,31 +85,23 @@ class Encoder:
 
     def run_padded(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
         """As EncoderLayers.run_padded."""
+        index = slice(x.shape[1])
         mask = padding_mask(lengths, x.shape[1], self.device, self.dtype)
-        x = self._embedded(x)
-        if self._relative is not None:
-            positions = torch.arange(x.shape[1], device=x.device)[None]
-            mask = self._relative(positions, x.shape[1], mask)
-        context = EncoderPass(mask, self._rotation(x.shape[1]))
+        mask = self._input.mask(index, x.shape[1], mask)
+        context = EncoderPass(mask, self._input.rotation(index))
+        x = self._input(x, index)
         for block in self._blocks:
             x = block(x, context)
         return x if self._final_norm is None else self._final_norm(x)
 
-    def _embedded(self, x: Tensor) -> Tensor:
-        """Add positions to [..., length, d_model], and normalize."""
-        if self._positions is not None:
-            x = x + self._positions[: x.shape[-2]]
-        return x if self._embedding_norm is None else self._embedding_norm(x)
-
-    def _rotation(self, length: int) -> tuple[Tensor, Tensor] | None:
-        return None if self._rotary is None else self._rotary.at(slice(length))
-
     def _run_tiles(self, x: Tensor, threads: ComputeThreads) -> Tensor:
-        """Embedded positions [length, d_model] → hidden states of the same shape, tile by tile."""
+        """A source [length, d_model] → hidden states of the same shape, tile by tile."""
         length = len(x)
         size = min(max(_MIN_TILE, -(-length // 4)), _MAX_TILE)
         tiles = [slice(at, min(at + size, length)) for at in range(0, length, size)]
-        hidden, context = x.contiguous(), EncoderPass(None, self._rotation(length))
+        index = slice(length)
+        hidden = self._input(x, index).contiguous()
+        context = EncoderPass(None, self._input.rotation(index))
         pending: list[TileStep] = []  # of each tile, one after the other while it is in the caches
 
         def run_pending() -> None:

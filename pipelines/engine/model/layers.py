@@ -12,19 +12,15 @@ from torch import Tensor
 from pipelines.engine.kernels.host.stack import AffineNorm
 from pipelines.engine.model.linear import Linear, make_linear
 from pipelines.engine.model.precision import StackPrecision
+from pipelines.engine.model.rotary import RotaryTable
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.engine.weights.quantized import QuantizedWeight
-from pipelines.families.architecture import Architecture, RelativePositions, Stack
-
-__all__ = [
-    "Embedding",
-    "LayerBuilder",
-    "LayerNorm",
-    "Norm",
-    "RelativeBias",
-    "affine_of",
-    "embedding_name",
-]
+from pipelines.families.architecture import (
+    Architecture,
+    RelativePositions,
+    RotaryPositions,
+    Stack,
+)
 
 
 class LayerBuilder:
@@ -175,7 +171,7 @@ class RelativeBias:
         relative, stack = build.stack.attention_positions, build.stack
         assert isinstance(relative, RelativePositions), "the stack has relative positions"
         table = build.tensor(name, relative.buckets, stack.heads)
-        self._max_positions = stack.max_positions
+        self._max_positions, self.device = stack.max_positions, build.device
         distances = torch.arange(1 - self._max_positions, self._max_positions)
         # [heads, distances], from far left to far right.
         self._values = table[_buckets(distances, relative).to(build.device)].T.contiguous()
@@ -196,6 +192,57 @@ class RelativeBias:
         index = (distances + (self._max_positions - 1)).clamp(0, 2 * self._max_positions - 2)
         bias = self._values[:, index].transpose(0, 1)
         return bias if mask is None else bias + mask
+
+
+class StackInput:
+    """What enters the layers of a side: positions, and the norm on the embeddings.
+
+    Args:
+        build: Builds layers of the side.
+        side: "encoder" or "decoder", as the names of tensors have it.
+    """
+
+    def __init__(self, build: LayerBuilder, side: str) -> None:
+        stack, name = build.stack, f"model.{side}"
+        self._table = self._relative = self._rotary = self._norm = None
+        positions = stack.attention_positions
+        if isinstance(positions, RelativePositions):
+            self._relative = RelativeBias(build, f"{name}.relative_bias.weight")
+        elif isinstance(positions, RotaryPositions):
+            dtype = build.side.activation_dtype
+            self._rotary = RotaryTable(positions, stack.max_positions, build.device, dtype)
+        if stack.positions != "none":
+            self._table = build.positions(f"{name}.embed_positions.weight")
+        if stack.embedding_norm:
+            self._norm = build.norm(f"{name}.layernorm_embedding")
+
+    def __call__(self, x: Tensor, index: slice | Tensor | list[int]) -> Tensor:
+        """Add positions to embeddings [..., length, d_model], and normalize.
+
+        Args:
+            x: The embeddings.
+            index: Their positions, as an index into a table.
+        """
+        x = x if self._table is None else x + self._table[index]
+        return x if self._norm is None else self._norm(x)
+
+    def rotation(self, index: slice | Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the cosines and sines of rotary positions; None if there are none."""
+        return None if self._rotary is None else self._rotary.at(index)
+
+    def mask(self, index: slice | Tensor, keys: int, mask: Tensor | None) -> Tensor | None:
+        """Add the bias of relative positions to a mask of attention scores.
+
+        Args:
+            index: Positions of the queries: a slice, or [sequences, tokens].
+            keys: The number of keys.
+            mask: As RelativeBias takes it.
+        """
+        if self._relative is None:
+            return mask
+        if isinstance(index, slice):
+            index = torch.arange(index.start or 0, index.stop, device=self._relative.device)[None]
+        return self._relative(index, keys, mask)
 
 
 def _buckets(distances: Tensor, relative: RelativePositions) -> Tensor:

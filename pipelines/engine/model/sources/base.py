@@ -14,57 +14,35 @@ from pipelines.engine.model.threads import ComputeThreads
 from pipelines.errors import RequestError
 from pipelines.families.architecture import Architecture
 
-__all__ = ["EncoderLayers", "Source", "SourceSpan", "Stem", "check_finite", "check_vocabulary"]
-
 # Where the states of a source are: index in the batch, first position, last position + 1.
 SourceSpan = tuple[int, int, int]
 
 
 class EncoderLayers(Protocol):
-    """The layers of an encoder, as a stem calls them."""
+    """The layers of an encoder, as a stem calls them: with embedded sources, without positions.
+    The results have the shape of `x`."""
 
     @property
-    def dtype(self) -> torch.dtype:
-        """Of the activations."""
-        ...
-
-    def run_padded(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Compute padded sources in one pass.
-
-        Args:
-            x: Embedded sources [batch, longest, d_model], without positions.
-            lengths: Valid positions of each.
-
-        Returns:
-            Hidden states of the same shape.
-        """
-        ...
+    def dtype(self) -> torch.dtype: ...
 
     @property
     def can_run_flat(self) -> bool:
         """Whether `run_flat` is available: a compiled kernel runs all layers."""
         ...
 
-    def run_flat(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Compute sources that follow each other without padding, [sum of lengths, d_model].
+    def run_padded(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Run sources padded to one length, [batch, longest, d_model]."""
+        ...
 
-        Returns:
-            Hidden states of the same shape.
-        """
+    def run_flat(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Run sources that follow each other without padding, [sum of lengths, d_model]."""
         ...
 
     def run_each(
         self, states: Sequence[Tensor], threads: ComputeThreads
     ) -> tuple[Tensor, list[SourceSpan]]:
-        """Compute long sources: on a CPU one by one, each by all threads, on a GPU in one pass.
-
-        Args:
-            states: Of each source [length, d_model], without positions.
-            threads: Compute what is independent side by side.
-
-        Returns:
-            Hidden states [batch, longest, d_model], and where each source is in them.
-        """
+        """Run long sources [length, d_model]: on a CPU one by one, each by all threads, on a GPU in
+        one pass. The result is as that of `Stem.encode`."""
         ...
 
 
