@@ -33,14 +33,6 @@ from pipelines.engine.model.sources.tokens import TokenSource
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.errors import OptionError, RequestError
 
-__all__ = [
-    "DebugEvent",
-    "autoregressive_generate",
-    "autoregressive_generate_encoder_decoder",
-    "speculative_generate",
-    "speculative_generate_encoder_decoder",
-]
-
 
 @dataclass(frozen=True)
 class DebugEvent:

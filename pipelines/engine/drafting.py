@@ -21,8 +21,6 @@ from pipelines.engine.tasks import SourceHandle
 from pipelines.errors import CheckpointError, OptionError, RequestError
 from pipelines.json_files import read_json_list
 
-__all__ = ["DraftReport", "Drafting", "load_draft_model"]
-
 _GAMMA = 4  # tokens of the first draft of a request; later ones adapt
 _NGRAMS = (2, 4)  # the shortest and the longest n-gram that a continuation is proposed for
 _TRIAL = 8  # sources that a draft model encodes, before its encoder has to have paid off

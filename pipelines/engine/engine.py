@@ -46,8 +46,6 @@ from pipelines.errors import CheckpointError, EngineError, OptionError, RequestE
 from pipelines.families import is_native, read_config
 from pipelines.malloc import keep_freed_memory, trim_heap
 
-__all__ = ["Engine"]
-
 
 class Engine:
     """Loads models and runs their requests, one computation at a time for all callers.

@@ -28,8 +28,6 @@ from pipelines.engine.stream import Stream
 from pipelines.errors import EngineError, RequestError
 from pipelines.families.architecture import Architecture
 
-__all__ = ["LoadedModel"]
-
 T = TypeVar("T")
 
 

@@ -19,8 +19,6 @@ from typing import Any, Generic, TypeVar
 
 from pipelines.errors import EngineError
 
-__all__ = ["ProcessPool"]
-
 Task = TypeVar("Task")
 Output = TypeVar("Output")
 

@@ -9,8 +9,6 @@ from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.errors import own_copy
 
-__all__ = ["Stream"]
-
 # Unread events from which on a task behind the first one is resumed: a loop is noticed early, and
 # few resumptions read many events.
 _BACKLOG = 16

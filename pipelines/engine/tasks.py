@@ -23,8 +23,6 @@ from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
 from pipelines.errors import own_copy
 
-__all__ = ["MY_TURN", "Pending", "SourceHandle", "Task", "TaskLimits", "events_of", "interleave"]
-
 T = TypeVar("T")
 
 # Tokens, padding included, of one pass of the encoder: enough to occupy all cores, and short

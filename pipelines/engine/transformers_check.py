@@ -17,8 +17,6 @@ from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.weights.checkpoint import open_weights
 from pipelines.errors import CheckpointError, UnsupportedTask
 
-__all__ = ["Comparison", "compare_with_transformers"]
-
 _TIE = 1e-3  # logits closer than this are equally likely
 
 

@@ -5,22 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "WAVEFORM_CONVOLUTIONS",
-    "Activation",
-    "Architecture",
-    "Block",
-    "CrossAttention",
-    "FeedForward",
-    "Norm",
-    "Positions",
-    "RelativePositions",
-    "RotaryPositions",
-    "SelfAttention",
-    "Stack",
-    "waveform_positions",
-]
-
 Activation = Literal["gelu", "gelu_new", "relu", "silu"]
 Positions = Literal["table", "sinusoidal", "fairseq", "none"]
 

@@ -29,8 +29,6 @@ from pipelines.families.config import (
 )
 from pipelines.families.family import Family
 
-__all__ = ["BART", "Layers", "bart_architecture"]
-
 
 @dataclass(frozen=True)
 class Layers:

@@ -11,19 +11,6 @@ from pipelines.errors import CheckpointError
 from pipelines.families.architecture import Activation
 from pipelines.json_files import read_json_object
 
-__all__ = [
-    "ACTIVATIONS",
-    "MAX_LAYERS",
-    "MAX_POSITIONS",
-    "MAX_TABLE",
-    "MAX_VOCABULARY",
-    "MAX_WIDTH",
-    "count",
-    "eos_ids",
-    "read_config",
-    "shorten",
-]
-
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_new": "gelu_new",

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from pipelines.families.architecture import Architecture
 
-__all__ = ["LAYER_TENSOR", "TOKENIZER_FILES", "Family", "FileGroups", "Task", "TokenizerKind"]
-
 Task = Literal["asr", "translation", "reading"]
 TokenizerKind = Literal["marian", "m2m_100", "mbart", "t5", "mt5", "transformers"]
 FileGroups = tuple[tuple[str, ...], ...]

@@ -9,8 +9,6 @@ from pipelines.families.architecture import Architecture
 from pipelines.families.bart import Layers, bart_architecture
 from pipelines.families.family import Family
 
-__all__ = ["MARIAN", "OPENNMT"]
-
 _FILES = (("source.spm",), ("target.spm",), ("vocab.json",))
 
 

@@ -7,8 +7,6 @@ from functools import partial
 from pipelines.families.bart import Layers, bart_architecture
 from pipelines.families.family import Family
 
-__all__ = ["MBART"]
-
 MBART = Family(
     "mbart",
     "translation",

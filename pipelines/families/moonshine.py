@@ -28,8 +28,6 @@ from pipelines.families.config import (
 )
 from pipelines.families.family import LAYER_TENSOR, Family
 
-__all__ = ["MOONSHINE"]
-
 # Samples of the longest sound that enters as a waveform; Moonshine was trained with up to 30 s.
 _MAX_WAVEFORM = 64 * 16_000
 

@@ -10,8 +10,6 @@ from pipelines.families.architecture import Architecture
 from pipelines.families.family import Family
 from pipelines.families.t5 import T5, t5_architecture
 
-__all__ = ["MT5"]
-
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
     config = {"feed_forward_proj": "gated-gelu", **config}  # T5's default is "relu".

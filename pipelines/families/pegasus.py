@@ -9,8 +9,6 @@ from pipelines.families.architecture import Architecture
 from pipelines.families.bart import Layers, bart_architecture
 from pipelines.families.family import TOKENIZER_FILES, Family
 
-__all__ = ["PEGASUS"]
-
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
     start = config.get("decoder_start_token_id")

@@ -26,8 +26,6 @@ from pipelines.families.config import (
 )
 from pipelines.families.family import LAYER_TENSOR, Family
 
-__all__ = ["T5", "t5_architecture"]
-
 # Native name → T5's: outside the layers, blocks of a layer, projections of attention.
 _OUTSIDE = {
     "shared": "shared",

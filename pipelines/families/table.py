@@ -20,18 +20,6 @@ from pipelines.families.t5 import T5
 from pipelines.families.through_transformers import THROUGH_TRANSFORMERS
 from pipelines.families.whisper import WHISPER
 
-__all__ = [
-    "FAMILIES",
-    "architecture_of",
-    "class_of",
-    "family_by_type",
-    "family_of",
-    "is_native",
-    "native_types",
-    "task_of",
-    "wrapped_types",
-]
-
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family
     for family in (

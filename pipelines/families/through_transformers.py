@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pipelines.families.family import TOKENIZER_FILES, Family, FileGroups
 
-__all__ = ["THROUGH_TRANSFORMERS"]
-
 _PROCESSOR = ("preprocessor_config.json", "processor_config.json")
 _TEXT: FileGroups = (TOKENIZER_FILES,)
 _OTHER: FileGroups = (TOKENIZER_FILES, _PROCESSOR)

@@ -14,8 +14,6 @@ from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.families.architecture import Architecture
 
-__all__ = ["Backend", "DecoderCache", "SourceCache"]
-
 
 class _SlotCache(Protocol):
     """A cache with numbered slots; the used ones are 0 … n − 1."""

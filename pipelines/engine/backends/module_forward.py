@@ -14,8 +14,6 @@ from torch import Tensor
 from pipelines.errors import RequestError
 from pipelines.families import FAMILIES
 
-__all__ = ["ModuleForward", "forward_of"]
-
 
 class ModuleForward(Protocol):
     """A module's encoder and decoder, with one interface for all kinds.

@@ -11,8 +11,6 @@ from pipelines.errors import CheckpointError
 from pipelines.families import read_config
 from pipelines.notices import notice
 
-__all__ = ["SlowModel", "load_module"]
-
 
 class SlowModel(UserWarning):
     """A model is not native, and run by transformers."""

@@ -27,8 +27,6 @@ from pipelines.families import FAMILIES, architecture_of, read_config
 from pipelines.families.architecture import RelativePositions
 from pipelines.malloc import trim_heap
 
-__all__ = ["NativeBackend"]
-
 # Threads up to which sound is encoded ahead by one of them. Measured on two.
 _MOST_THREADS_AHEAD = 4
 

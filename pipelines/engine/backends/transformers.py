@@ -31,8 +31,6 @@ from pipelines.engine.state.kv_cache import NullCrossCache
 from pipelines.errors import RequestError
 from pipelines.families.architecture import Architecture, Norm, Stack
 
-__all__ = ["TransformersBackend"]
-
 # For models whose config states no longest sequence (relative positions).
 _UNLIMITED_POSITIONS = 1 << 20
 

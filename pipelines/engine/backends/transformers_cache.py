@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["CacheRow", "ModuleKVCache", "ModuleSlot", "can_join"]
-
 
 @dataclass(frozen=True, eq=False)
 class CacheRow:

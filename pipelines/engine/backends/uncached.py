@@ -15,8 +15,6 @@ from pipelines.engine.backends.base import Backend
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 
-__all__ = ["UncachedBackend"]
-
 
 class _TokenLog:
     """Both caches of an UncachedBackend: the token ids of each slot, no tensors."""

@@ -29,8 +29,6 @@ from pipelines.engine.decoding.sampler import (
 from pipelines.engine.decoding.statistics import Counters, Statistics
 from pipelines.errors import EngineError
 
-__all__ = ["Batch"]
-
 
 class Batch:
     """Requests that are stepped together, and those that wait for a slot.

@@ -14,8 +14,6 @@ from pipelines.engine.decoding.speculative.model_drafter import DraftModel
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.errors import OptionError, RequestError
 
-__all__ = ["ContrastiveFilter"]
-
 
 @dataclass(frozen=True, eq=False)
 class ContrastiveFilter:

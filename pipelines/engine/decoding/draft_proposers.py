@@ -11,8 +11,6 @@ from pipelines.engine.decoding.speculative.drafters import DraftSession, Proposa
 from pipelines.engine.decoding.speculative.model_drafter import BatchedDraftModel, ModelDraftSession
 from pipelines.errors import EngineError
 
-__all__ = ["DraftProposers"]
-
 _DraftRequest = tuple[RequestState, DraftSession, int]
 """(request, its draft session, at most so many tokens)"""
 

@@ -10,8 +10,6 @@ from typing import Protocol
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
 from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["CacheOwner", "MemoryBudget", "cache_bytes_needed"]
-
 
 def cache_bytes_needed(
     backend: Backend,

@@ -19,8 +19,6 @@ from pipelines.engine.decoding.speculative.drafters import Proposal
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import SourceGroups
 
-__all__ = ["ModelRunner", "make_attention_capture", "record_attention"]
-
 
 class ModelRunner:
     """The caches of a batch, and the passes that fill them.

@@ -22,8 +22,6 @@ from pipelines.engine.decoding.sampler import (
 from pipelines.engine.decoding.sampling.distributions import sample_from
 from pipelines.engine.decoding.speculative.drafters import Proposal
 
-__all__ = ["verify_draft"]
-
 
 def verify_draft(state: RequestState, proposal: Proposal, logits: Tensor) -> int:
     """Append the accepted tokens of a proposal, and the token that follows them.

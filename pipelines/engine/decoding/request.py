@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pipelines.engine.decoding.speculative.drafters import Drafter
     from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["Event", "FinishReason", "Hypothesis", "Request", "Result"]
-
 
 class FinishReason(StrEnum):
     """Why a generation ended."""

@@ -8,8 +8,6 @@ from itertools import count
 
 from pipelines.engine.decoding.request_state import RequestState
 
-__all__ = ["RequestQueue"]
-
 
 class RequestQueue:
     """A priority queue; lower priorities first, first come first served among equals.

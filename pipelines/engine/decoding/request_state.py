@@ -22,8 +22,6 @@ from pipelines.engine.decoding.sampling.search import (
 )
 from pipelines.errors import EdgeError
 
-__all__ = ["RequestState"]
-
 
 class RequestState:
     """A submitted request.

@@ -15,16 +15,6 @@ from pipelines.engine.decoding.sampling.search import SequenceState
 from pipelines.engine.model.lm_head import argmax, logprobs_of
 from pipelines.errors import EngineError, NumericalError
 
-__all__ = [
-    "append_tokens",
-    "apply_suppression",
-    "next_token_distribution",
-    "record_last_token_probs",
-    "record_token_probs",
-    "select_tokens",
-    "shared_suppressed_ids",
-]
-
 
 def apply_suppression(states: Sequence[RequestState], logits: Tensor) -> None:
     """Set suppressed ids to −∞, in one operation where all requests suppress the same ids.

@@ -22,8 +22,6 @@ from pipelines.engine.decoding.batch import Batch
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.errors import EngineError
 
-__all__ = ["Scheduler"]
-
 T = TypeVar("T")
 
 # How often a waiting thread looks, in case that Ctrl-C came between the end of a computation and

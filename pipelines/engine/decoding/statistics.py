@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
 
-__all__ = ["Counters", "Statistics"]
-
 
 @dataclass(frozen=True)
 class Statistics:

@@ -20,52 +20,6 @@ from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import numpy as np
 
-__all__ = [
-    "ACTIVATIONS",
-    "ARGMAX_PANELS",
-    "CACHE_LINE_BYTES",
-    "CHUNK_POSITIONS",
-    "CROSS_ATTENTION",
-    "ENCODER_ATTENTION",
-    "FEED_FORWARD",
-    "SELF_ATTENTION",
-    "ARRIVED",
-    "INPUT_MULTIPLE",
-    "JOB",
-    "MATRIX_ROWS",
-    "MOST_THREADS",
-    "MOST_TILE_COLUMNS",
-    "PANEL_OUTPUTS",
-    "PHASE",
-    "PREFETCH_POSITIONS",
-    "PRODUCT_FLOATS",
-    "QUERY_KEY_LIMIT",
-    "QUERY_ROWS",
-    "SCALE_POSITIONS",
-    "SCORES_BEYOND",
-    "SLEEPERS",
-    "TEAM_BYTES",
-    "THREAD_BITS",
-    "THREAD_FIELD",
-    "TILE_CONFIG_BYTES",
-    "TILE_ROWS",
-    "VALUE_LIMIT",
-    "VALUE_POSITIONS",
-    "WEIGHT_ONE",
-    "ArgmaxRecord",
-    "BlockArgs",
-    "HeadArgs",
-    "KeyValueAddresses",
-    "LinearArgs",
-    "LinearLayer",
-    "NormWeights",
-    "SourceGroup",
-    "StackArgs",
-    "Team",
-    "Workspace",
-    "dtype_of",
-]
-
 # Packed weights: outputs of one panel, and the multiple that the number of inputs is padded to.
 PANEL_OUTPUTS, INPUT_MULTIPLE = 32, 8
 

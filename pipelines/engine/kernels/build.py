@@ -19,8 +19,6 @@ from pipelines.engine.kernels.device import intrinsics
 from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.system_calls import system_calls
 
-__all__ = ["build"]
-
 # Numba's runtime functions for Python's errors and reference counts: declared in its output, never
 # called by a kernel.
 _STUB_PREFIX = "edgeapp_never_"

@@ -18,18 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "ObjectCode",
-    "can_write",
-    "folder_problem",
-    "pack",
-    "read_cached",
-    "read_private",
-    "remove_outdated",
-    "unpack",
-    "write_cached",
-]
-
 _FILE_MODE, _FOLDER_MODE = 0o644, 0o755  # less the umask
 # A stored file, or an incomplete one of `write_cached`.
 _NAME = r"[a-z0-9]+-[0-9a-f]{16}\.(?:kernels|checked)"

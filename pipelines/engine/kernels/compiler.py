@@ -14,8 +14,6 @@ from typing import Any
 from numba.core import event
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["main", "progress_on_stdout"]
-
 _PACKAGE = "pipelines.engine.kernels"  # not __package__, which goes away in Python 3.15
 _DEVICE = f"{_PACKAGE}.device."
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ISA_LEVELS", "IsaLevel"]
-
 
 @dataclass(frozen=True)
 class IsaLevel:

@@ -10,8 +10,6 @@ from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.thread_teams import ThreadTeams
 
-__all__ = ["KernelLibrary"]
-
 _Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 

@@ -40,20 +40,6 @@ from pipelines.engine.kernels.system_calls import function_address, system_calls
 from pipelines.engine.kernels.thread_teams import TeamFunctions, ThreadTeams
 from pipelines.malloc import discard_library_pages
 
-__all__ = [
-    "CompileProgress",
-    "cache_is_writable",
-    "cpu_isa",
-    "expected_isa",
-    "kernels_disabled",
-    "link",
-    "load_kernels",
-    "needs_compiling",
-    "report_compiling_to",
-    "request_matrix_unit",
-    "survives",
-]
-
 _PACKAGE = "pipelines.engine.kernels"  # not __package__, which goes away in Python 3.15
 
 # The folder of compiled kernels (by default in the user's cache), or "torch": use no kernels.

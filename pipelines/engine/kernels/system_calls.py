@@ -12,8 +12,6 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SystemCalls", "function_address", "system_calls"]
-
 
 @dataclass(frozen=True)
 class SystemCalls:

@@ -18,8 +18,6 @@ from typing import Any
 from pipelines.daemon_threads import stop_daemon_threads_at_exit
 from pipelines.engine.kernels import abi
 
-__all__ = ["TeamFunctions", "ThreadTeams"]
-
 # How long a thread looks for a change before it sleeps: about what being woken takes.
 _SPIN_S = 50e-6
 # So many looks are timed, so often.

@@ -28,8 +28,6 @@ from pipelines.engine.state.forward_batch import (
 )
 from pipelines.engine.state.kv_cache import CrossCache, KVCache
 
-__all__ = ["CudaGraphRunner", "GraphRecorder", "StaticPass", "bucket", "graph_recorders"]
-
 # Longer passes are not recorded: they read prompts, each once, and keep a GPU busy by themselves.
 _MAX_TOKENS = 16
 

@@ -19,8 +19,6 @@ from pipelines.engine.weights.quantized import (
     quantize_weight,
 )
 
-__all__ = ["Linear", "make_linear"]
-
 # Rows that oneDNN optimizes the weight layout for. The layout for 8 rows was as fast as one made
 # for the actual number at 1, 25, 200 and 1,500 rows.
 _PACKED_ROWS = 8

@@ -14,8 +14,6 @@ from pipelines.engine.weights.checkpoint import Weights
 from pipelines.engine.weights.quantized import QuantizedWeight
 from pipelines.families.architecture import Architecture
 
-__all__ = ["LMHead", "argmax", "logprobs_of"]
-
 # Bias vectors that are cached, one per set of suppressed ids.
 _CACHED_BIASES = 8
 

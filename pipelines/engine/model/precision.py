@@ -21,16 +21,6 @@ from pipelines.engine.kernels.loader import (
 from pipelines.engine.weights.quantized import fbgemm_overflows
 from pipelines.errors import OptionError
 
-__all__ = [
-    "COMPUTE_TYPES",
-    "ComputePlan",
-    "StackPrecision",
-    "choose_device",
-    "choose_threads",
-    "compute_plan",
-    "loading_plan",
-]
-
 COMPUTE_TYPES = ("auto", "float32", "bfloat16", "float16", "int8")
 
 # Implementations of linear layers. dense: torch's own linear. packed: weights in oneDNN's layout.

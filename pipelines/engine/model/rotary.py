@@ -7,8 +7,6 @@ from torch import Tensor
 
 from pipelines.families.architecture import RotaryPositions
 
-__all__ = ["RotaryTable", "rotate"]
-
 
 class RotaryTable:
     """Cosines and sines of the angles of all positions (Su et al. 2021).

@@ -12,8 +12,6 @@ from torch import Tensor
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.errors import EngineError
 
-__all__ = ["AttentionCapture"]
-
 
 @dataclass(frozen=True, eq=False)
 class _CaptureRequest:

@@ -10,8 +10,6 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-__all__ = ["EncodedSource", "SourceGroups"]
-
 
 @dataclass(frozen=True, eq=False)
 class EncodedSource:

@@ -18,15 +18,6 @@ from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.kv_cache import CrossCache
 
-__all__ = [
-    "AttentionMetadata",
-    "ForwardBatch",
-    "attention_metadata",
-    "padded_length",
-    "padding_mask",
-    "static_attention_metadata",
-]
-
 # When sequences have different lengths, the cache is read up to a multiple of this, behind a
 # mask: libraries that build a kernel per shape then see few shapes. For float32 on a CPU no
 # library does, and the padding costs its full time, so the multiple is smaller there.

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["CrossCache", "KVCache", "NullCrossCache", "StateSpec"]
-
 # Source positions are reserved in multiples of this, so that a slightly longer source does not
 # reallocate the whole cache.
 _SOURCE_STEP = 32

@@ -22,8 +22,6 @@ from pipelines.formats import PT_LINK, TensorReader, open_tensors, transformers_
 from pipelines.json_files import check_regular, read_json_object
 from pipelines.notices import ignore_warning
 
-__all__ = ["SCALE", "Weights", "open_weights"]
-
 # A file is mapped into memory anew after this many bytes were read from it.
 _REMAP_BYTES = 16 << 20
 

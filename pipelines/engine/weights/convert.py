@@ -21,8 +21,6 @@ from pipelines.engine.weights.quantized import quantize_weight
 from pipelines.errors import ModelError, OptionError
 from pipelines.json_files import read_json_object
 
-__all__ = ["COMPUTE_TYPES", "convert_model"]
-
 COMPUTE_TYPES = ("float32", "float16", "bfloat16", "int8")
 _SHARD_BYTES = 2 << 30
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".ctranslate2", ".ggml", ".gguf", ".index.json", ".h5")

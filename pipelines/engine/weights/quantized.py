@@ -11,8 +11,6 @@ from torch import Tensor
 
 from pipelines.notices import ignore_warning
 
-__all__ = ["QuantizedWeight", "fbgemm_overflows", "packed", "quantize_weight"]
-
 # Rows quantized at a time: an embedding of 58,000 tokens takes 119 MB as float32.
 _ROWS_AT_ONCE = 2048
 

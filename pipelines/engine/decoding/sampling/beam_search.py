@@ -17,8 +17,6 @@ from pipelines.engine.decoding.sampling.search import (
     hypothesis_score,
 )
 
-__all__ = ["BeamSearch"]
-
 
 class BeamSearch:
     """Keeps the `beam_size` most probable sequences until its stopping rule is met.

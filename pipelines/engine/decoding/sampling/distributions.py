@@ -8,8 +8,6 @@ from torch import Tensor
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.errors import EngineError
 
-__all__ = ["draw", "generator_for", "next_distribution", "sample_from", "token_distribution"]
-
 
 def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
     """A random generator for one request, so that its draws do not depend on the batch."""

@@ -12,8 +12,6 @@ from torch import Tensor
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter, check_ids
 from pipelines.errors import OptionError
 
-__all__ = ["ForcedPhrases"]
-
 # The output ends without the missing phrases when none could begin, so many times.
 _MAX_DELAYS = 3
 

@@ -17,22 +17,6 @@ from torch import Tensor
 
 from pipelines.errors import OptionError, RequestError
 
-__all__ = [
-    "BadWords",
-    "BoundFilter",
-    "ForcedEnd",
-    "ForcedPrefix",
-    "MinNewTokens",
-    "NoRepeatNgram",
-    "AllowOnlyTokens",
-    "RepetitionPenalty",
-    "LogitFilter",
-    "SuppressTokens",
-    "SuppressAtBegin",
-    "apply_filters",
-    "check_ids",
-]
-
 BoundFilter = Callable[[Tensor, Sequence[int]], None]
 """Called with logits [vocab], which it edits in place, and the output ids so far."""
 

@@ -15,17 +15,6 @@ from pipelines.engine.decoding.sampling.distributions import next_distribution
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.errors import OptionError
 
-__all__ = [
-    "GreedyProcessor",
-    "LogitsProcessor",
-    "MinPProcessor",
-    "MultinomialProcessor",
-    "NucleusProcessor",
-    "TopAProcessor",
-    "TopKNucleusProcessor",
-    "TopKProcessor",
-]
-
 
 @dataclass(frozen=True)
 class LogitsProcessor:

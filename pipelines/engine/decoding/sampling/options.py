@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from pipelines.engine.decoding.sampling.logit_filters import LogitFilter
 
-__all__ = ["GenerationOptions", "OwnSampling", "StoppingRule"]
-
 StoppingRule = Literal["hf", "openai", "ct2"]
 """The implementation whose beam search and ranking are followed."""
 

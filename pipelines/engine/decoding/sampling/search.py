@@ -13,15 +13,6 @@ from pipelines.engine.decoding.sampling.distributions import draw, next_distribu
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
 from pipelines.engine.decoding.sampling.options import GenerationOptions, StoppingRule
 
-__all__ = [
-    "BestOfSearch",
-    "Candidate",
-    "ScoredSequence",
-    "SearchStrategy",
-    "SequenceState",
-    "hypothesis_score",
-]
-
 
 @dataclass(slots=True)
 class SequenceState:

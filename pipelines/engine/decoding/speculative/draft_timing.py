@@ -3,8 +3,6 @@ steps without."""
 
 from __future__ import annotations
 
-__all__ = ["DraftTiming"]
-
 _MIN_PLAIN = 2  # plain steps of a batch size, before drafts are verified at this size
 _PROBE_EVERY = 32  # drafted steps, after which one plain step is timed again
 _MIN_DRAFTED = 8  # drafted steps before drafting may be paused

@@ -14,16 +14,6 @@ from pipelines.errors import OptionError, RequestError
 if TYPE_CHECKING:
     from pipelines.engine.decoding.sampling.options import GenerationOptions
 
-__all__ = [
-    "DraftLength",
-    "DraftSession",
-    "Drafter",
-    "NgramDrafter",
-    "NgramStore",
-    "Proposal",
-    "check_gamma",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Proposal:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pipelines.engine.decoding.sampling.options import GenerationOptions
     from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["BatchedDraftModel", "DraftModel", "ModelDraftSession", "ModelDrafter"]
-
 # A session in steady state has at most two unread tokens: the last drafted one, when all were
 # accepted, and the one chosen after it. A session with more needs a prefill.
 _MAX_UNREAD_TOKENS = 2

@@ -25,16 +25,6 @@ from pipelines.engine.kernels.device.heads import (
 from pipelines.engine.kernels.device.intrinsics import bf16_to_f32
 from pipelines.engine.kernels.device.views import bf16, f32, i32, jit
 
-__all__ = [
-    "attend_bf16",
-    "attend_chunk",
-    "attend_f32",
-    "bf16_bits",
-    "combine_chunks",
-    "f32_to_bf16",
-    "scale",
-]
-
 
 @jit
 def scale(values: Any, factor: Any, size: Any, result: Any) -> None:

@@ -32,15 +32,6 @@ from pipelines.engine.kernels.device.vectors import (
     vector,
 )
 
-__all__ = [
-    "add_tile",
-    "in_pairs",
-    "row_softmax",
-    "score_tile",
-    "tile_columns",
-    "tile_products",
-]
-
 _LOWEST_POWER = -126.0  # below it, powers of two are no normal numbers
 # 2 ** x for x from −0.5 to 0.5, from the highest power of x down: relative error at most 2e-7.
 _POWER_OF_TWO = (

@@ -15,8 +15,6 @@ from llvmlite import ir
 
 from pipelines.engine.kernels.isa import IsaLevel
 
-__all__ = ["Dots", "dots_of"]
-
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 

@@ -12,17 +12,6 @@ import numpy as np
 from pipelines.engine.kernels.device.intrinsics import as_float, stored_byte, stored_minimum
 from pipelines.engine.kernels.device.views import argmax_records, f32, i32, jit, u8
 
-__all__ = [
-    "activate",
-    "exponential",
-    "layer_norm",
-    "maximum",
-    "merge_argmax",
-    "quantize",
-    "update_argmax",
-    "update_exp_sum",
-]
-
 
 @jit
 def exponential(x: Any) -> Any:

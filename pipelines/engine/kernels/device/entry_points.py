@@ -52,8 +52,6 @@ from pipelines.engine.kernels.device.views import (
 )
 from pipelines.engine.kernels.device.words import load_word
 
-__all__ = ["KERNELS", "TEAM_FUNCTIONS"]
-
 _RECORD_BYTES = ctypes.sizeof(abi.ArgmaxRecord)
 
 

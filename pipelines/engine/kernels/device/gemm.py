@@ -29,17 +29,6 @@ from pipelines.engine.kernels.device.panels import add_panel, any_above, store_p
 from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
 from pipelines.engine.kernels.device.views import argmax_records, f32, i32, jit
 
-__all__ = [
-    "ADD",
-    "ARGMAX",
-    "ARGMAX_AND_SUM",
-    "STORE",
-    "count_panels",
-    "gemm",
-    "gemm_panels",
-    "quantize_row",
-]
-
 _dot_1, _dot_2, _dot_4, _dot_8 = dot_tiles()
 
 _RECORD_BYTES = ctypes.sizeof(abi.ArgmaxRecord)

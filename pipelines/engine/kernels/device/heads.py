@@ -30,8 +30,6 @@ from pipelines.engine.kernels.device.vectors import (
     vector,
 )
 
-__all__ = ["HEAD_SIZE", "dot_keys", "softmax_weights", "weighted_sum"]
-
 HEAD_SIZE = 64
 _POSITIONS = 4  # at a time
 

@@ -17,20 +17,6 @@ from pipelines.engine.kernels.abi import CACHE_LINE_BYTES, PANEL_OUTPUTS, TILE_R
 from pipelines.engine.kernels.device.dots import Dots, dots_of
 from pipelines.engine.kernels.isa import ISA_LEVELS, IsaLevel
 
-__all__ = [
-    "address_of",
-    "as_float",
-    "bf16_to_f32",
-    "dot_tiles",
-    "level",
-    "pointer",
-    "prefetch",
-    "prefetch_line",
-    "stored_byte",
-    "stored_minimum",
-    "use_isa",
-]
-
 _level = ISA_LEVELS["vnni512"]
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)

@@ -33,17 +33,6 @@ from pipelines.engine.kernels.device.views import (
     source_groups,
 )
 
-__all__ = [
-    "combine_cross_attention",
-    "cross_attention",
-    "encoder_attention",
-    "final_norm",
-    "norm_and_quantize",
-    "quantize_rows",
-    "self_attention",
-    "write_cross_kv",
-]
-
 
 @jit
 def quantize_rows(

@@ -26,8 +26,6 @@ from pipelines.engine.kernels.abi import (
 from pipelines.engine.kernels.device.intrinsics import address_of, level, prefetch_line
 from pipelines.engine.kernels.device.views import i64, jit, u8
 
-__all__ = ["TILE_INPUTS", "configure_tiles", "has_matrix_unit", "matrix_rows", "restore_tiles"]
-
 I8, I64 = ir.IntType(8), ir.IntType(64)
 
 _TILES, _ROWS, _ROW_BYTES = 8, 16, 64

@@ -16,8 +16,6 @@ from pipelines.engine.kernels.abi import PANEL_OUTPUTS
 from pipelines.engine.kernels.device.intrinsics import level
 from pipelines.engine.kernels.device.vectors import F32, I32, I64, splat, vector
 
-__all__ = ["add_panel", "any_above", "store_panel"]
-
 
 def _vectors(b: Any, address: Any, kind: Any) -> list[Any]:
     """Pointers to the PANEL_OUTPUTS numbers at an address, a register at a time."""

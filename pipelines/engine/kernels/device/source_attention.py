@@ -39,8 +39,6 @@ from pipelines.engine.kernels.device.heads import HEAD_SIZE
 from pipelines.engine.kernels.device.intrinsics import as_float
 from pipelines.engine.kernels.device.views import f32, i32, jit, u16
 
-__all__ = ["attend_source"]
-
 _LOG2_E = 1.4426950408889634
 _MAGNITUDE = np.int32(0x7FFFFFFF)  # the bits of a float32 without its sign
 

@@ -28,8 +28,6 @@ from pipelines.engine.kernels.device.words import (
     wake,
 )
 
-__all__ = ["barrier", "close", "join", "spin", "run", "thread_range", "thread_scratch"]
-
 _ONE = np.int32(1)
 
 

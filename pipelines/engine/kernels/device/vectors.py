@@ -9,20 +9,6 @@ from llvmlite import ir
 
 from pipelines.engine.kernels.device.intrinsics import level
 
-__all__ = [
-    "CONTRACT",
-    "F32",
-    "I32",
-    "I64",
-    "call_intrinsic",
-    "constant",
-    "larger",
-    "reduced",
-    "shuffled",
-    "splat",
-    "vector",
-]
-
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 CONTRACT = ("contract",)  # a product and a sum may be one instruction
 

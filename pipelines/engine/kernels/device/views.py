@@ -15,22 +15,6 @@ from numba import carray, njit
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.intrinsics import pointer
 
-__all__ = [
-    "argmax_records",
-    "bf16",
-    "block_args",
-    "f32",
-    "i32",
-    "i64",
-    "jit",
-    "key_values",
-    "linear_layers",
-    "source_groups",
-    "teams",
-    "u16",
-    "u8",
-]
-
 # Lets LLVM reorder sums, so that loops become vector code, but keeps NaN and ∞: the sampler must
 # see that a source is damaged.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}

@@ -16,8 +16,6 @@ from numba.extending import intrinsic
 
 from pipelines.engine.kernels.device.vectors import I32, I64, call_intrinsic
 
-__all__ = ["add_to_word", "call_kernel", "load_word", "pause", "sleep_while", "store_word", "wake"]
-
 _ORDER = "seq_cst"
 _POINTER = ir.IntType(8).as_pointer()
 

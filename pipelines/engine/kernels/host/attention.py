@@ -10,8 +10,6 @@ from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.linear import aligned_bytes
 from pipelines.engine.kernels.library import KernelLibrary
 
-__all__ = ["CompiledAttention"]
-
 _KERNEL, _HEAD_DIM = "attend_head", 64
 
 

@@ -16,8 +16,6 @@ from pipelines.engine.state.forward_batch import ForwardBatch
 from pipelines.engine.state.kv_cache import KVCache
 from pipelines.families.architecture import CrossAttention, FeedForward, SelfAttention
 
-__all__ = ["CompiledDecoder"]
-
 
 class CompiledDecoder(CompiledStack):
     """All layers of a decoder."""

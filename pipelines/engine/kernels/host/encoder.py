@@ -16,8 +16,6 @@ from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.stack import CompiledStack
 from pipelines.families.architecture import CrossAttention, FeedForward, SelfAttention
 
-__all__ = ["CompiledCrossKV", "CompiledEncoder"]
-
 
 class CompiledEncoder(CompiledStack):
     """All layers of a text encoder."""

@@ -11,8 +11,6 @@ from pipelines.engine.kernels.host.team_size import KernelRunner
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 
-__all__ = ["CompiledLinear", "ThreadScratch", "aligned_bytes", "quantized_rows"]
-
 # Outputs packed at a time. Packing in parts keeps the second copy of the weights small.
 _OUTPUTS_AT_ONCE = 64 * abi.PANEL_OUTPUTS
 

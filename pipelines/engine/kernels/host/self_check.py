@@ -31,8 +31,6 @@ from pipelines.families.architecture import (
     Stack,
 )
 
-__all__ = ["wrong_kernels"]
-
 # Accepted if max abs(kernel − torch) ≤ this share of max abs(torch). Over 30 seeds single products
 # were within 4e-7 and stacks within 0.015, where one activation may round to the next byte.
 _PRODUCT_TOLERANCE, _STACK_TOLERANCE = 0.01, 0.05

@@ -23,8 +23,6 @@ from pipelines.families.architecture import (
     Stack,
 )
 
-__all__ = ["AffineNorm", "CompiledBlock", "CompiledStack"]
-
 
 @dataclass(frozen=True, eq=False)
 class AffineNorm:

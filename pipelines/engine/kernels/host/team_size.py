@@ -18,8 +18,6 @@ import torch
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.library import KernelLibrary
 
-__all__ = ["TeamSize", "KernelRunner"]
-
 # A trial of the other size is so many calls or seconds long, whichever is over first.
 _TRIAL, _TRIAL_S = 6, 0.1
 # The next one comes after so many calls, and twice as many after each that is lost, or after so

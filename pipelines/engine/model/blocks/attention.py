@@ -23,8 +23,6 @@ from pipelines.engine.model.rotary import rotate
 from pipelines.engine.state.kv_cache import StateSpec
 from pipelines.families.architecture import SelfAttention
 
-__all__ = ["DecoderAttention", "EncoderAttention"]
-
 # From so many positions on, bfloat16 attention on a CPU is computed by two products and a softmax:
 # 6 heads of 1,500 positions took 9.8 ms on four cores, with torch's fused attention 16.7; at 200
 # positions the fused one was faster.

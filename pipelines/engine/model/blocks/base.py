@@ -14,8 +14,6 @@ from pipelines.engine.model.layers import LayerBuilder
 from pipelines.engine.state.forward_batch import AttentionMetadata, ForwardBatch
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, StateSpec
 
-__all__ = ["Block", "DecoderPass", "EncoderPass", "TileStep", "TileSteps"]
-
 Pass = TypeVar("Pass", contravariant=True)
 TileStep = Callable[[slice], None]
 

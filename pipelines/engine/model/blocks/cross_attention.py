@@ -14,8 +14,6 @@ from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.state.forward_batch import AttentionMetadata
 from pipelines.families import architecture
 
-__all__ = ["CrossAttention"]
-
 
 class CrossAttention(Block[DecoderPass]):
     """Attention of new tokens to the positions of a source, and the source's keys and values."""

@@ -14,8 +14,6 @@ from pipelines.engine.model.layers import LayerBuilder
 from pipelines.families import architecture
 from pipelines.families.architecture import Activation
 
-__all__ = ["FeedForward"]
-
 # Up to so many numbers GELU beside int8 weights is approximated.
 _APPROXIMATE_GELU_NUMEL = 8_192
 

@@ -20,8 +20,6 @@ from pipelines.engine.model.sources.base import (
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.errors import RequestError
 
-__all__ = ["AudioSource"]
-
 _SHORT_FRAMES = 64
 
 

@@ -21,8 +21,6 @@ from pipelines.engine.model.threads import ComputeThreads
 from pipelines.errors import RequestError
 from pipelines.families.architecture import Architecture
 
-__all__ = ["TokenSource"]
-
 # Tokens encoded in one pass on a CPU, so that activations between layers stay in its caches.
 _PASS_TOKENS = 512
 _EXAMPLE_TOKENS, _SHORT_TOKENS = 20, 8

@@ -21,8 +21,6 @@ from pipelines.engine.model.threads import ComputeThreads
 from pipelines.errors import RequestError
 from pipelines.families.architecture import WAVEFORM_CONVOLUTIONS, waveform_positions
 
-__all__ = ["WaveformSource"]
-
 _SAMPLES, _SHORT_SAMPLES = 5 * 16_000, 8_000
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from pipelines.engine.model.sources.base import Source
 from pipelines.errors import RequestError
 
-__all__ = ["NoSource", "TensorSource"]
-
 
 class TensorSource(Source):
     """What a module's encoder takes, one tensor a source: pixels, features, samples."""
