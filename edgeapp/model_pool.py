@@ -15,7 +15,8 @@ from edgeapp.exit_codes import pull_command
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.process_memory import memory_in_use
 from edgeapp.settings import Settings
-from pipelines import EdgeError, ModelError, ModelNotFound, OptionError, UnsupportedTask
+from pipelines import EdgeError, ModelError, ModelNotFound, OptionError
+from pipelines.errors import UnsupportedTask
 
 if TYPE_CHECKING:
     from pipelines import Reader, Transcriber, Translator
@@ -52,7 +53,7 @@ def language_code_of(text: str) -> str:
     Returns:
         The code. A text that is neither is returned unchanged; the model rejects it.
     """
-    from pipelines import language_code, two_letter
+    from pipelines.languages import language_code, two_letter
 
     try:
         return language_code(text)
@@ -594,8 +595,8 @@ def _check_translator(
 def _languages_before_loading(resolved: ResolvedModel) -> tuple[str | None, str | None]:
     """The languages of a translator as it tells them once it is loaded: by its files, then by its
     name, which may only look like a pair ("…-en-to-fr")."""
-    from pipelines import pair_in_name
     from pipelines.hub import read_json
+    from pipelines.languages import pair_in_name
 
     config = read_json(resolved.folder / "tokenizer_config.json")
     told = (config.get(key) for key in ("source_lang", "target_lang"))

@@ -36,16 +36,20 @@ _TEXT = _LEAVES | {
 }
 ALLOWED: Mapping[str, set[str]] = {
     # The application: the public names of the library only.
-    "edgeapp": {"pipelines", "pipelines.hub", "pipelines.engine"},
-    # The package itself only hands out names, when asked for them.
-    "pipelines": {
+    "edgeapp": {
+        "pipelines",
         "pipelines.asr",
-        "pipelines.reading",
-        "pipelines.translation",
+        "pipelines.engine",
+        "pipelines.errors",
         "pipelines.hub",
-        "pipelines.openmp",
-        *_TEXT,
+        "pipelines.languages",
+        "pipelines.notices",
+        "pipelines.reading",
+        "pipelines.text_language",
+        "pipelines.translation",
     },
+    # The package itself only hands out names, when asked for them.
+    "pipelines": {"pipelines.openmp"},
     "pipelines.asr": {"pipelines.engine", "pipelines.hub", *_TEXT},
     "pipelines.reading": {"pipelines.engine", "pipelines.hub", *_TEXT},
     "pipelines.translation": {"pipelines.engine", "pipelines.families", "pipelines.hub", *_TEXT},
@@ -106,6 +110,7 @@ ALLOWED: Mapping[str, set[str]] = {
     # Files of other programs, which the hub finds and the engine reads.
     "pipelines.formats": {"pipelines.languages", *_LEAVES},
     "pipelines.languages": set(_LEAVES),
+    "pipelines.text_language": {"pipelines.languages"},
     "pipelines.decoding_choices": {"pipelines.errors"},
     "pipelines.loading": {"pipelines.errors"},
     "pipelines.options": {"pipelines.errors"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines import detect_text_language, text_language_other_than
+from pipelines.text_language import detect_text_language, text_language_other_than
 
 TEXTS = {
     "en": "Where is the station? I would like a cup of coffee.",

@@ -21,7 +21,8 @@ from edgeapp.exit_codes import InputFailures
 from pipelines import InputError
 
 if TYPE_CHECKING:
-    from pipelines import PictureText, Reader, ReadOptions, Translator
+    from pipelines import Reader, ReadOptions, Translator
+    from pipelines.reading import PictureText
 
 __all__ = ["PictureRunner"]
 
@@ -118,7 +119,7 @@ class PictureRunner:
 
     def _text(self, path: str, progress: RunProgress) -> PictureText:
         """Read a picture; lines of text on stdout appear as they are decoded."""
-        from pipelines import LineDelta, LineDone, LinesFound, PictureText
+        from pipelines.reading import LineDelta, LineDone, LinesFound, PictureText
 
         source = sys.stdin.buffer.read(_STDIN_BYTES + 1) if path == "-" else path
         shows = self.folder is None and self.format == "text"

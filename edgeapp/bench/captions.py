@@ -16,16 +16,12 @@ from edgeapp.live.speech_channel import SpeechChannel
 from pipelines import (
     SAMPLE_RATE,
     CommittedText,
-    LiveEvent,
     LiveOptions,
     LiveTranscriber,
     PartialText,
-    Samples,
-    SpeechEnded,
-    SpeechStarted,
     Transcriber,
-    UpdateDecoded,
 )
+from pipelines.asr import LiveEvent, Samples, SpeechEnded, SpeechStarted, UpdateDecoded
 from pipelines.engine import Engine, Request, Result
 
 __all__ = ["CaptionFigures", "Lag", "TimingEngine", "caption"]

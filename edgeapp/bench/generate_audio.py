@@ -10,7 +10,8 @@ from torch import Tensor
 
 from edgeapp.bench.generate import Comparison, Listener, run_request
 from edgeapp.console import format_clock
-from pipelines import FRAMES_PER_SECOND, FileFeatures, Transcriber, load_audio
+from pipelines import Transcriber, load_audio
+from pipelines.asr import FRAMES_PER_SECOND, FileFeatures
 from pipelines.engine import (
     Drafter,
     ModelDrafter,

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from edgeapp.bench.machine import machine
 from edgeapp.bench.word_lag import plain_words, word_errors
 from edgeapp.model_pool import ModelPool
-from pipelines import SAMPLE_RATE, TranscribeOptions, TranslateOptions, load_audio, two_letter
+from pipelines import SAMPLE_RATE, TranscribeOptions, TranslateOptions, load_audio
 from pipelines.hub import assets_folder
+from pipelines.languages import two_letter
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines import SAMPLE_RATE, AudioError, Samples, load_audio
+from pipelines import SAMPLE_RATE, AudioError, load_audio
+from pipelines.asr import Samples
 
 __all__ = ["Recording", "SpokenWord", "align", "word_errors", "plain_words", "read_recording"]
 

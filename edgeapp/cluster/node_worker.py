@@ -13,15 +13,8 @@ from edgeapp.settings import Settings
 from pipelines import EdgeError, ModelNotFound
 
 if TYPE_CHECKING:
-    from pipelines import (
-        Checkpoint,
-        RecordingChunk,
-        TranscribeOptions,
-        TranscriptEvent,
-        TranscriptionInfo,
-        TranslateOptions,
-        Translation,
-    )
+    from pipelines import TranscribeOptions, TranscriptionInfo, TranslateOptions, Translation
+    from pipelines.asr import Checkpoint, RecordingChunk, TranscriptEvent
 
 __all__ = ["Described", "Failure", "ModelChoice", "NodeWorker"]
 
@@ -135,7 +128,7 @@ class NodeWorker:
         Yields:
             The events of Transcriber.stream, in groups that end with a checkpoint.
         """
-        from pipelines import Checkpoint
+        from pipelines.asr import Checkpoint
 
         file = io.BytesIO(content)
         file.name = name
@@ -246,6 +239,7 @@ class NodeWorker:
 
 def _is_provisional(event: TranscriptEvent) -> bool:
     """Whether an event is only for people who watch."""
-    from pipelines import Retract, TextDelta
+    from pipelines import TextDelta
+    from pipelines.asr import Retract
 
     return isinstance(event, TextDelta | Retract)

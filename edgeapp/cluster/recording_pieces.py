@@ -10,13 +10,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from pipelines import (
-        AudioSource,
-        Checkpoint,
-        RecordingChunk,
-        TranscribeOptions,
-        TranscriptEvent,
-    )
+    from pipelines import TranscribeOptions
+    from pipelines.asr import AudioSource, Checkpoint, RecordingChunk, TranscriptEvent
 
 __all__ = ["Machines", "stream_pieces"]
 
@@ -54,7 +49,8 @@ def stream_pieces(
         EdgeError: As Transcriber.stream.
         DeviceLost: No machine is left.
     """
-    from pipelines import Checkpoint, SegmentDone, split_recording
+    from pipelines import SegmentDone
+    from pipelines.asr import Checkpoint, split_recording
 
     before = resume_from or Checkpoint(0)
     chunks = split_recording(audio, options, cluster.window_s)

@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING, Any
 from edgeapp.cluster.node_worker import Described, Failure, ModelChoice, NodeWorker
 from edgeapp.console import print_note
 from edgeapp.settings import Settings
-from pipelines import DeviceLost, OptionError
+from pipelines import OptionError
+from pipelines.errors import DeviceLost
 
 if TYPE_CHECKING:
-    from pipelines import (
-        AudioSource,
-        Checkpoint,
-        TranscribeOptions,
-        TranscriptEvent,
-        TranslateOptions,
-        Translation,
-    )
+    from pipelines import TranscribeOptions, TranslateOptions, Translation
+    from pipelines.asr import AudioSource, Checkpoint, TranscriptEvent
 
 __all__ = ["Cluster"]
 
@@ -125,7 +120,8 @@ class Cluster:
     def _stream_file(
         self, path: Path, options: TranscribeOptions, resume_from: Checkpoint | None
     ) -> Iterator[TranscriptEvent]:
-        from pipelines import AudioError, Checkpoint, TranscriptionInfo
+        from pipelines import AudioError, TranscriptionInfo
+        from pipelines.asr import Checkpoint
 
         try:
             content = self._ray.put(path.read_bytes())

@@ -323,7 +323,7 @@ def _run(
     """
     from edgeapp.live.corrections import SettledEvents
     from edgeapp.live.events import WarningRaised
-    from pipelines import UpdateDecoded
+    from pipelines.asr import UpdateDecoded
 
     shown, writing, failures = True, list(outputs), list[OutputError]()
     warnings = list[str]()

@@ -130,7 +130,7 @@ def verify(
     """Check that the files of a model are as they were published, by their hashes."""
     with exit_with_code(debug):
         use_model_directory(model_dir)
-        from pipelines import CheckpointError
+        from pipelines.errors import CheckpointError
         from pipelines.hub import resolve, verify_files
 
         changed = []

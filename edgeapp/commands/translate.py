@@ -499,7 +499,7 @@ def _check_outputs(inputs: Sequence[TextInput], suffix: str) -> None:
 
 
 def _load_language_detection() -> None:
-    from pipelines import detect_text_language
+    from pipelines.text_language import detect_text_language
 
     with suppress(Exception):  # raised again where a language is needed
         detect_text_language("")

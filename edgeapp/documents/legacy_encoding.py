@@ -11,7 +11,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from pipelines import rank_text_languages, two_letter
+from pipelines.languages import two_letter
+from pipelines.text_language import rank_text_languages
 
 __all__ = ["SAMPLE_BYTES", "guess_encoding"]
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
-    from pipelines import Span, Word
+    from pipelines import Word
+    from pipelines.translation import Span
 
 __all__ = [
     "SpokenCue", "TranslatedCue", "doubts_from_json", "words_from_json", "words_to_json",

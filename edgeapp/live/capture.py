@@ -14,7 +14,8 @@ import numpy as np
 
 from edgeapp.console import print_note
 from edgeapp.live.timeline import elapsed_s
-from pipelines import DeviceError, OutputError
+from pipelines import OutputError
+from pipelines.errors import DeviceError
 
 if TYPE_CHECKING:
     from edgeapp.live.recorder import Recorder

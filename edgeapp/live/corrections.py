@@ -21,15 +21,8 @@ from edgeapp.live.events import (
     speaker_and_event,
     tagged_event,
 )
-from pipelines import (
-    CommittedText,
-    CorrectedText,
-    CorrectionDue,
-    EdgeError,
-    LiveTranscriber,
-    PartialText,
-    SpeechEnded,
-)
+from pipelines import CommittedText, EdgeError, LiveTranscriber, PartialText
+from pipelines.asr import CorrectedText, CorrectionDue, SpeechEnded
 
 __all__ = ["Corrections", "SettledEvents"]
 

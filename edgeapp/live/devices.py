@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeapp.live.sound_server import list_sources
-from pipelines import DeviceError
+from pipelines.errors import DeviceError
 
 __all__ = [
     "InputDevice",

@@ -7,7 +7,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipelines import Span, Translation, Translator
+    from pipelines import Translation, Translator
+    from pipelines.translation import Span
 
 __all__ = ["doubtful_words", "doubts_of"]
 

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from edgeapp.live.events import SessionEvent, as_content, settles, speaker_and_event
-from pipelines import CommittedText, CorrectedText, PartialText, SpeechEnded, SpeechStarted
+from pipelines import CommittedText, PartialText
+from pipelines.asr import CorrectedText, SpeechEnded, SpeechStarted
 
 __all__ = ["EventEncoder"]
 

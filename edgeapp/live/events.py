@@ -10,14 +10,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from pipelines import (
-    CommittedText,
-    CorrectedText,
-    PartialText,
-    SpeechEnded,
-    SpeechStarted,
-    UpdateDecoded,
-)
+from pipelines import CommittedText, PartialText
+from pipelines.asr import CorrectedText, SpeechEnded, SpeechStarted, UpdateDecoded
 
 __all__ = [
     "AudioLost",

@@ -29,7 +29,8 @@ from edgeapp.subtitles.line_breaks import lay_out, words_to_break
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from edgeapp.subtitles.speakers import with_speakers
 from edgeapp.subtitles.style import DEFAULT_STYLE
-from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
+from pipelines import CommittedText, OptionError, OutputError, PartialText
+from pipelines.asr import SpeechEnded
 
 __all__ = ["LiveOutputFile", "last_time", "plan_outputs"]
 

@@ -17,10 +17,10 @@ from edgeapp.live.devices import (
     start_stream,
 )
 from edgeapp.live.timeline import Block, elapsed_s
-from pipelines import DeviceError, DeviceLost
+from pipelines.errors import DeviceError, DeviceLost
 
 if TYPE_CHECKING:
-    from pipelines import Samples
+    from pipelines.asr import Samples
 
 __all__ = ["InputDevice", "Microphone", "find_device", "list_devices"]
 

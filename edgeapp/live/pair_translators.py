@@ -11,12 +11,12 @@ from edgeapp.exit_codes import pull_command
 from pipelines import (
     LANGUAGES,
     EdgeError,
-    LiveTranslation,
     LiveTranslator,
     ModelError,
     ModelNotFound,
     TranslateOptions,
 )
+from pipelines.translation import LiveTranslation
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pipelines import Samples
+    from pipelines.asr import Samples
 
 __all__ = ["Recorder", "check_recording"]
 

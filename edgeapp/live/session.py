@@ -25,14 +25,9 @@ from edgeapp.live.events import (
 from edgeapp.live.sources import LiveSource, Notice
 from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.live.timeline import LONG_GAP_S
-from pipelines import (
-    SAMPLE_RATE,
-    CommittedText,
-    DeviceLost,
-    EdgeError,
-    Samples,
-    UpdateDecoded,
-)
+from pipelines import SAMPLE_RATE, CommittedText, EdgeError
+from pipelines.asr import Samples, UpdateDecoded
+from pipelines.errors import DeviceLost
 
 __all__ = ["LiveSession"]
 

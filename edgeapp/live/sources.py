@@ -12,7 +12,9 @@ import numpy as np
 
 from edgeapp.live.microphone import Microphone
 from edgeapp.live.timeline import Gap, Timeline
-from pipelines import SAMPLE_RATE, DeviceLost, OutputError, Samples
+from pipelines import SAMPLE_RATE, OutputError
+from pipelines.asr import Samples
+from pipelines.errors import DeviceLost
 
 __all__ = [
     "FileSource",

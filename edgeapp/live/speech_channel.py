@@ -20,13 +20,15 @@ from pipelines import (
     LANGUAGES,
     SAMPLE_RATE,
     CommittedText,
-    CorrectionDue,
     EdgeError,
-    LiveEvent,
     LiveTranscriber,
     LiveTranslator,
-    OtherLanguage,
     PartialText,
+)
+from pipelines.asr import (
+    CorrectionDue,
+    LiveEvent,
+    OtherLanguage,
     Samples,
     SpeechEnded,
     UpdateDecoded,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from pipelines import Samples
+    from pipelines.asr import Samples
 
 __all__ = ["LONG_GAP_S", "Block", "Gap", "Timeline", "elapsed_s"]
 

@@ -27,7 +27,8 @@ from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.line_breaks import words_to_break
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from edgeapp.subtitles.speakers import with_speakers
-from pipelines import CommittedText, PartialText, SpeechEnded
+from pipelines import CommittedText, PartialText
+from pipelines.asr import SpeechEnded
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

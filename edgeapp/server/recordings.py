@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from edgeapp.memory_limit import MemoryLimit, MemoryLimitReached
 
 if TYPE_CHECKING:
-    from pipelines import Samples
+    from pipelines.asr import Samples
 
 __all__ = ["load_recording"]
 
@@ -51,7 +51,8 @@ def load_recording(
         MemoryLimitReached: There is no room for it now.
         AudioError: It cannot be decoded.
     """
-    from pipelines import LongAudio, load_audio_isolated
+    from pipelines.asr import load_audio_isolated
+    from pipelines.errors import LongAudio
 
     with _turn(limit, cancelled):
         fits_s = limit.longest_sound_s
@@ -78,7 +79,7 @@ def load_recording(
 @contextmanager
 def _turn(limit: MemoryLimit, cancelled: Callable[[], bool]) -> Iterator[None]:
     """With a limit one recording at a time: the memory of each is known before the next one."""
-    from pipelines import DecodingCancelled
+    from pipelines.asr import DecodingCancelled
 
     if limit.limit is None:
         yield

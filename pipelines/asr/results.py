@@ -10,6 +10,7 @@ from pipelines.decoding_choices import Alternative
 from pipelines.errors import EngineError
 
 __all__ = [
+    "Alternative",
     "Checkpoint",
     "LeftOut",
     "Retract",

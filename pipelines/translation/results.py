@@ -8,6 +8,7 @@ from pipelines.decoding_choices import Alternative
 
 __all__ = [
     "Alignment",
+    "Alternative",
     "TranslationDone",
     "SentenceDone",
     "SentenceTranslation",

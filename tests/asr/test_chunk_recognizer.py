@@ -17,10 +17,7 @@ import pytest
 
 from edgeapp.cli import main
 from pipelines import (
-    CheckpointError,
     CommittedText,
-    CorrectionDue,
-    LiveEvent,
     LiveOptions,
     LiveTranscriber,
     ModelError,
@@ -30,11 +27,12 @@ from pipelines import (
     TextDelta,
     TranscribeOptions,
     Transcriber,
-    UnsupportedTask,
 )
+from pipelines.asr import CorrectionDue, LiveEvent
 from pipelines.asr.audio.chunks import split_at_pauses
 from pipelines.asr.plain_tokenizer import PlainTokenizer
 from pipelines.asr.sound_input import RawSound
+from pipelines.errors import CheckpointError, UnsupportedTask
 from pipelines.hub import assets_folder, resolve
 from pipelines.processors import open_feature_extractor, open_text_tokenizer
 from tests.fixtures.moonshine import save_moonshine, write_pieces

@@ -13,17 +13,15 @@ from typer.testing import CliRunner
 
 from edgeapp.cli import app
 from pipelines import (
-    Checkpoint,
     Segment,
     SegmentDone,
     TranscribeOptions,
     Transcriber,
-    TranscriptEvent,
     TranscriptionInfo,
     Word,
     load_audio,
-    open_audio,
 )
+from pipelines.asr import Checkpoint, TranscriptEvent, open_audio
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.two_channels import Events, OneChannel, sections_of, transcribe_sections
 from tests.conftest import REPOSITORY

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from edgeapp.bench.word_lag import plain_words, word_errors
-from pipelines import SAMPLE_RATE, LiveOptions, Samples, TranscribeOptions, Transcriber
+from pipelines import SAMPLE_RATE, LiveOptions, TranscribeOptions, Transcriber
+from pipelines.asr import Samples
 from tests.benchmarks.live_english import MODEL, clips, figures, listen, material, table
 from tests.benchmarks.matrix.__main__ import Ways
 from tests.benchmarks.matrix.sounds import ROWS, Change, at_peak, in_a_room

@@ -20,14 +20,13 @@ from edgeapp.bench.word_lag import plain_words, word_errors
 from pipelines import (
     SAMPLE_RATE,
     CommittedText,
-    CorrectionDue,
     LiveOptions,
     LiveTranscriber,
-    Samples,
     TranscribeOptions,
     Transcriber,
     load_audio,
 )
+from pipelines.asr import CorrectionDue, Samples
 from tests.benchmarks.live_english import BLOCK, DATA, MODEL
 from tests.benchmarks.matrix.sounds import in_a_room
 

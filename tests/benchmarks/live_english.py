@@ -28,13 +28,12 @@ from pipelines import (
     LiveOptions,
     LiveTranscriber,
     PartialText,
-    Samples,
-    SpeechEnded,
     TranscribeOptions,
     Transcriber,
     VadOptions,
     load_audio,
 )
+from pipelines.asr import Samples, SpeechEnded
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 MODEL = DATA.parent / "models" / "whisper-base"

@@ -14,10 +14,11 @@ from PIL import Image
 
 from edgeapp.batch.outputs import reserved
 from edgeapp.cli import main
-from pipelines import InputError, LineDelta, LineDone, LinesFound, OptionError, Reader, ReadOptions
+from pipelines import InputError, OptionError, Reader, ReadOptions
 from pipelines.errors import ModelError
 from pipelines.hub import resolve
 from pipelines.processors import open_image_processor
+from pipelines.reading import LineDelta, LineDone, LinesFound
 from tests.fixtures.wrapped import save_line_reader, save_module, save_pixels, save_words
 from tests.reading.pages import TEXT, page
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from edgeapp.bench.word_lag import align
-from pipelines import SAMPLE_RATE, CommittedText, PartialText, Samples, UpdateDecoded, load_audio
-from pipelines.asr import LiveOptions, LiveTranscriber, TranscribeOptions
+from pipelines import SAMPLE_RATE, CommittedText, PartialText, load_audio
+from pipelines.asr import LiveOptions, LiveTranscriber, Samples, TranscribeOptions, UpdateDecoded
 from tests.real.conftest import Ours, Report
 
 # What six people say in digits.flac, one digit an utterance, and how Whisper may write it.

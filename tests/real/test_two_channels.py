@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines import TranscribeOptions, load_audio, open_audio
+from pipelines import TranscribeOptions, load_audio
+from pipelines.asr import open_audio
 from tests.real.conftest import Ours
 
 WIZARD = "he began a confused complaint against the wizard who had vanished behind the curtain"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import LiveTranslator, ParallelTranslator
+from pipelines import LiveTranslator
 from pipelines.engine import Engine
 from pipelines.errors import ModelError, OptionError
-from pipelines.translation import Translation, Translator
+from pipelines.translation import ParallelTranslator, Translation, Translator
 
 pytestmark = pytest.mark.usefixtures("unpaused_drafts")
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
-    from pipelines import Checkpoint, Segment, Translation
+    from pipelines import Segment, Translation
+    from pipelines.asr import Checkpoint
 
 __all__ = ["LinesPiece", "PassagesPiece", "Piece", "PieceCollector", "TranscriptPiece"]
 
@@ -68,7 +69,8 @@ class TranscriptPiece:
         Raises:
             ValueError, KeyError, TypeError: It was written by another version.
         """
-        from pipelines import Alternative, Checkpoint, Segment, TokenLogprob, Word
+        from pipelines import Segment, Word
+        from pipelines.asr import Alternative, Checkpoint, TokenLogprob
 
         def segment(values: dict[str, Any]) -> Segment:
             words = tuple(Word(**word) for word in values.pop("words"))
@@ -150,7 +152,8 @@ class PassagesPiece:
         Raises:
             ValueError, KeyError, TypeError: It was written by another version.
         """
-        from pipelines import Alignment, Translation
+        from pipelines import Translation
+        from pipelines.translation import Alignment
 
         def alignment(values: dict[str, Any] | None) -> Alignment | None:
             if values is None:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from pipelines import EdgeError
 
 if TYPE_CHECKING:
-    from pipelines import AudioFile, Samples
+    from pipelines.asr import AudioFile, Samples
 
 __all__ = ["DecodedSound", "SoundPrefetch", "SoundStream"]
 
@@ -94,7 +94,7 @@ class SoundStream:
 
     def decode(self) -> None:
         """Decode all; called by the thread."""
-        from pipelines import collect_notices
+        from pipelines.notices import collect_notices
 
         total = 0
         try:
@@ -178,7 +178,7 @@ class SoundPrefetch:
 
     def _opened(self, path: str) -> Future[DecodedSound | None] | SoundStream | None:
         """The sound of a recording, whose decoding has begun; None if it cannot be decoded."""
-        from pipelines import open_audio
+        from pipelines.asr import open_audio
 
         if not self._in_blocks:
             return self._executor.submit(self._decode, path)
@@ -201,7 +201,8 @@ class SoundPrefetch:
         self._streams = [] if kept is None else [kept]
 
     def _decode(self, path: str) -> DecodedSound | None:
-        from pipelines import collect_notices, load_audio
+        from pipelines import load_audio
+        from pipelines.notices import collect_notices
 
         try:
             with Path(path).open("rb") as file, collect_notices() as notices:

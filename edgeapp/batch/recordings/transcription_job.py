@@ -18,8 +18,6 @@ from edgeapp.subtitles.segmenter import SentenceJoiner
 if TYPE_CHECKING:
     from edgeapp.batch.recordings.sound_prefetch import SoundStream
     from pipelines import (
-        AudioSource,
-        Checkpoint,
         Segment,
         TranscribeOptions,
         Transcriber,
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
         Translation,
         Translator,
     )
+    from pipelines.asr import AudioSource, Checkpoint
 
 __all__ = ["TranscriptionJob", "ProgressView"]
 
@@ -120,15 +119,9 @@ class TranscriptionJob:
             return self._run(audio, view, stack)
 
     def _run(self, audio: AudioSource, view: ProgressView, stack: ExitStack) -> Transcript:
-        from pipelines import (
-            Checkpoint,
-            LeftOut,
-            Retract,
-            SegmentDone,
-            TextDelta,
-            TranscriptionInfo,
-            collect_notices,
-        )
+        from pipelines import SegmentDone, TextDelta, TranscriptionInfo
+        from pipelines.asr import Checkpoint, LeftOut, Retract
+        from pipelines.notices import collect_notices
 
         checkpoint = self.pieces[-1].checkpoint if self.pieces else None
         left_out: LeftOut | None = None

@@ -32,7 +32,7 @@ class LanguageCheck:
         """
         if self._expected is None or len(self._text) > _MAX_CHARACTERS:
             return None
-        from pipelines import text_language_other_than
+        from pipelines.text_language import text_language_other_than
 
         self._text += f"{text}\n"
         other = text_language_other_than(self._text, self._expected)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines import Alignment, SentenceTranslation, Translation
+    from pipelines import Translation
+    from pipelines.translation import Alignment, SentenceTranslation
 
 __all__ = ["WRITERS", "as_json", "as_text", "as_tsv"]
 

@@ -22,7 +22,8 @@ from edgeapp.batch.texts.line_formats import WRITERS
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.texts.text_source import OpenText, TextSource
 from edgeapp.console import counted, print_note
-from pipelines import InputError, NumericalError
+from pipelines import InputError
+from pipelines.errors import NumericalError
 
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation, Translator

@@ -88,7 +88,7 @@ class TranslationModels:
         if self.workers == 1:
             return translator
         if id(translator) not in self._parallel:
-            from pipelines import ParallelTranslator
+            from pipelines.translation import ParallelTranslator
 
             threads = max(1, translator.engine.threads // self.workers)
             processes = ParallelTranslator(translator, self.workers, threads)

@@ -33,7 +33,7 @@ from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import InputError, ModelNotFound
 
 if TYPE_CHECKING:
-    from pipelines import TextLanguage
+    from pipelines.text_language import TextLanguage
 
 __all__ = ["TEXT_SUFFIXES", "OutputName", "TextInput", "TranslationRunner"]
 
@@ -347,7 +347,7 @@ class TranslationRunner:
         """
         if self.assumed is None:
             return _detected(source, head)
-        from pipelines import text_language_other_than
+        from pipelines.text_language import text_language_other_than
 
         other = text_language_other_than(head, self.assumed) if head else None
         if other is None or other.code == self.models.target_code:
@@ -397,7 +397,7 @@ def _detected(source: TextSource, head: str) -> TextLanguage:
     Raises:
         InputError: It cannot be told.
     """
-    from pipelines import detect_text_language
+    from pipelines.text_language import detect_text_language
 
     found = detect_text_language(head)
     if found is None:

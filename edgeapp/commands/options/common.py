@@ -356,7 +356,8 @@ def known_language(text: str | None, flag: str) -> str | None:
         OptionError: It is no language.
     """
     from edgeapp.model_pool import language_code_of
-    from pipelines import LANGUAGES, is_one_language
+    from pipelines import LANGUAGES
+    from pipelines.languages import is_one_language
 
     if text is None:
         return None

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from edgeapp.documents.html.blocks import Block, Inline, parse
 
 if TYPE_CHECKING:
-    from pipelines import Alignment, Translation
+    from pipelines import Translation
+    from pipelines.translation import Alignment
 
 __all__ = ["html_text", "translate_html"]
 

@@ -15,15 +15,8 @@ from edgeapp.server.api.work_queue import QueueFull, ShuttingDown
 from edgeapp.server.api.work_thread import ClientLeft, WorkCancelled
 from edgeapp.server.replies import error_reply
 from edgeapp.server.sessions import TooManySessions
-from pipelines import (
-    AudioError,
-    EdgeError,
-    InputError,
-    LongAudio,
-    ModelError,
-    ModelNotFound,
-    OptionError,
-)
+from pipelines import AudioError, EdgeError, InputError, ModelError, ModelNotFound, OptionError
+from pipelines.errors import LongAudio
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -29,7 +29,7 @@ from edgeapp.server.api.work_thread import ClientLeft, collect, unless_client_le
 from edgeapp.server.client_json import read_json
 from edgeapp.server.page.picker_options import language_name, missing_translator
 from edgeapp.temporary_folders import make_temporary_folder
-from pipelines import TextLanguage, detect_text_language, rank_text_languages
+from pipelines.text_language import TextLanguage, detect_text_language, rank_text_languages
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -30,7 +30,8 @@ from edgeapp.server.sessions import Message, Session, Sessions
 from edgeapp.server.tasks.event_task import EventTask
 from edgeapp.server.transport.outbox import Outbox
 from edgeapp.server.transport.websockets import IDLE, TRY_AGAIN_LATER, close_when_full, serve_parts
-from pipelines import EdgeError, language_code
+from pipelines import EdgeError
+from pipelines.languages import language_code
 
 __all__ = ["LiveSocket"]
 

@@ -79,7 +79,8 @@ class Recognition:
         Raises:
             EdgeError: The recording cannot be decoded or recognized.
         """
-        from pipelines import DecodingCancelled, LeftOut, SegmentDone, TranscriptionInfo
+        from pipelines import SegmentDone, TranscriptionInfo
+        from pipelines.asr import DecodingCancelled, LeftOut
 
         warnings: list[str] = []
 

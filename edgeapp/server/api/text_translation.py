@@ -18,10 +18,13 @@ from edgeapp.priorities import Priority
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.page.picker_options import picker_options
-from pipelines import PIVOT, ModelNotFound, UnsupportedTask, pairs_through_english
+from pipelines import ModelNotFound
+from pipelines.errors import UnsupportedTask
+from pipelines.languages import PIVOT, pairs_through_english
 
 if TYPE_CHECKING:
-    from pipelines import PairTranslator, Translation
+    from pipelines import Translation
+    from pipelines.translation import PairTranslator
 
 __all__ = ["TextResult", "TextTranslation", "translatable_pairs"]
 
@@ -124,7 +127,7 @@ class TextTranslation:
             pairs = [(self.source, PIVOT), (PIVOT, self.target)]
             translators = [self.pool.translator(None, *pair) for pair in pairs]
             self.pivot = PIVOT
-        from pipelines import PairTranslator
+        from pipelines.translation import PairTranslator
 
         stack.enter_context(self.pool.using(*translators))
         return PairTranslator(translators, self.source, self.target)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from edgeapp.documents.transcript_formats import FORMATS
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.client_json import read_json
-from pipelines import OptionError, TranscribeOptions, language_code
+from pipelines import OptionError, TranscribeOptions
+from pipelines.languages import language_code
 
 __all__ = ["RESPONSE_FORMATS", "TranscriptionRequest"]
 

@@ -50,7 +50,7 @@ class LiveWork:
         """
         from edgeapp.live.event_encoder import EventEncoder
         from edgeapp.live.sources import FileSource
-        from pipelines import DecodingCancelled, UpdateDecoded
+        from pipelines.asr import DecodingCancelled, UpdateDecoded
 
         try:
             samples = load_recording(

@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.exit_codes import pull_command
-from pipelines import (
-    LANGUAGES,
-    EdgeError,
-    OptionError,
-    is_one_language,
-    model_languages,
-    pair_in_name,
-    two_letter,
-)
+from pipelines import LANGUAGES, EdgeError, OptionError
 from pipelines.hub import (
     ModelInfo,
     Stamp,
@@ -30,9 +22,11 @@ from pipelines.hub import (
     recognizer_languages,
     translator_to_download,
 )
+from pipelines.languages import is_one_language, pair_in_name, two_letter
+from pipelines.translation import model_languages
 
 if TYPE_CHECKING:
-    from pipelines import TextLanguage
+    from pipelines.text_language import TextLanguage
 
 __all__ = [
     "ModelChoice",

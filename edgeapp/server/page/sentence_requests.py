@@ -17,7 +17,8 @@ from edgeapp.server.sessions import Message
 from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from pipelines import Alignment, Span, TranslateOptions, Translator
+    from pipelines import TranslateOptions, Translator
+    from pipelines.translation import Alignment, Span
 
 __all__ = ["SentenceRequests", "carry_links"]
 
@@ -71,7 +72,7 @@ class SentenceRequests:
 
     def _detect(self, message: Message, history: History) -> Message:
         """The "language" that a "text" is in, if it is certainly not the "expected" one."""
-        from pipelines import text_language_other_than
+        from pipelines.text_language import text_language_other_than
 
         text, expected = (
             text_field(message, "text", _MAX_SAMPLE),

@@ -9,7 +9,8 @@ import numpy as np
 import soxr
 
 from edgeapp.live.sources import Notice
-from pipelines import SAMPLE_RATE, InputError, Samples
+from pipelines import SAMPLE_RATE, InputError
+from pipelines.asr import Samples
 
 __all__ = ["BrowserSource"]
 

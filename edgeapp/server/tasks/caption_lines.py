@@ -25,7 +25,8 @@ from edgeapp.live.events import (
 )
 from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter, ends_sentence
-from pipelines import CommittedText, CorrectedText, PartialText, SpeechEnded, SpeechStarted
+from pipelines import CommittedText, PartialText
+from pipelines.asr import CorrectedText, SpeechEnded, SpeechStarted
 
 __all__ = ["CaptionLine", "CaptionLines", "line_message"]
 

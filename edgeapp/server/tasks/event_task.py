@@ -67,7 +67,7 @@ class EventTask:
     def _run(self, send: Send) -> None:
         from edgeapp.live.event_encoder import EventEncoder
         from edgeapp.live.events import TextSettled, speaker_and_event
-        from pipelines import UpdateDecoded
+        from pipelines.asr import UpdateDecoded
 
         live = make_live_setup(self._pool, self._choice, self._speakers)
         encoder = EventEncoder(lambda: live.session.language)

@@ -19,14 +19,16 @@ from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.cancellable_task import UploadTask
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
-from pipelines import InputError, LongAudio
+from pipelines import InputError
+from pipelines.errors import LongAudio
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
     from edgeapp.model_pool import ModelPool
     from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Send
-    from pipelines import Samples, Segment, TranscriptionInfo, Translation, Translator
+    from pipelines import Segment, TranscriptionInfo, Translation, Translator
+    from pipelines.asr import Samples
 
 __all__ = ["FileTask"]
 
@@ -117,7 +119,7 @@ class FileTask(UploadTask):
         send({"type": "file_done", "language": job.language})
 
     def _load(self, send: Send) -> Samples:
-        from pipelines import DecodingCancelled
+        from pipelines.asr import DecodingCancelled
 
         def warned(message: str, category: type[Warning]) -> None:
             send({"type": "file_warning", "message": message})

@@ -141,7 +141,7 @@ class LiveTask:
                     self._audience.end_session()
 
     def _run(self, send: Send) -> None:
-        from pipelines import UpdateDecoded
+        from pipelines.asr import UpdateDecoded
 
         lines = self._lines
         live = make_live_setup(self._pool, self._choice, self._speakers)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Send
-    from pipelines import Reader, ReadLine
+    from pipelines import Reader
+    from pipelines.reading import ReadLine
 
 __all__ = ["LARGEST_PICTURE_MB", "LONGEST_PROMPT", "PictureTask"]
 
@@ -77,7 +78,9 @@ class PictureTask(UploadTask):
 
     def _read(self, reader: Reader, content: bytes, send: Send) -> str:
         """The text of the picture. Raises InputError if it is none."""
-        from pipelines import LineDelta, LineDone, LinesFound, ReadOptions, collect_notices
+        from pipelines import ReadOptions
+        from pipelines.notices import collect_notices
+        from pipelines.reading import LineDelta, LineDone, LinesFound
 
         room = min(_MOST_PIXELS, self._pool.memory_limit.free_bytes / _BYTES_PER_PIXEL)
         options = ReadOptions(

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipelines import Samples
+    from pipelines.asr import Samples
 
 __all__ = ["spectrogram"]
 

@@ -81,7 +81,7 @@ class TextTask(CancellableTask):
 
 def _check_language(text: str, choice: ModelChoice) -> None:
     """Raise InputError if a text is surely in a language that no installed model translates."""
-    from pipelines import text_language_other_than
+    from pipelines.text_language import text_language_other_than
 
     if choice.language is None or choice.target is None or not text.strip():
         return

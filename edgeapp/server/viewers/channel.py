@@ -16,7 +16,8 @@ from edgeapp.live.events import (
     tagged_event,
 )
 from edgeapp.server.tasks.caption_lines import CaptionLines, line_message
-from pipelines import CommittedText, EdgeError, PartialText, SpeechEnded
+from pipelines import CommittedText, EdgeError, PartialText
+from pipelines.asr import SpeechEnded
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

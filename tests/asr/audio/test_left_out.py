@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pipelines import LeftOut, Transcriber, load_audio
+from pipelines import Transcriber, load_audio
+from pipelines.asr import LeftOut
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.left_out import LeftOutSound
 from pipelines.hub import assets_folder

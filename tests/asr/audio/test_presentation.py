@@ -11,7 +11,8 @@ import av
 import numpy as np
 import pytest
 
-from pipelines import SAMPLE_RATE, Samples, load_audio
+from pipelines import SAMPLE_RATE, load_audio
+from pipelines.asr import Samples
 
 RATE = 48_000
 FILMS = [("mkv", "libopus"), ("webm", "libopus"), ("mp4", "aac"), ("ts", "aac")]

@@ -11,18 +11,16 @@ import pytest
 
 from pipelines import (
     CommittedText,
-    CorrectedText,
-    CorrectionDue,
     LiveOptions,
     LiveTranscriber,
     Segment,
     SegmentDone,
-    SpeechEnded,
     TextDelta,
     TranscribeOptions,
     Transcriber,
     VadOptions,
 )
+from pipelines.asr import CorrectedText, CorrectionDue, SpeechEnded
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import LiveEvent
 from pipelines.asr.recording_chunks import RecordingChunk

@@ -11,13 +11,13 @@ from edgeapp.bench.word_lag import plain_words, word_errors
 from pipelines import (
     SAMPLE_RATE,
     CommittedText,
-    CorrectionDue,
     LiveOptions,
     LiveTranscriber,
     TranscribeOptions,
     Transcriber,
     load_audio,
 )
+from pipelines.asr import CorrectionDue
 from pipelines.asr.audio.vad import SpeechStart, VoiceActivity
 from tests.asr.noises import NOISES, noise
 from tests.benchmarks.live_correction import sound

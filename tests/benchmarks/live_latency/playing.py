@@ -11,7 +11,6 @@ from edgeapp.live.speech_channel import SpeechChannel
 from pipelines import (
     SAMPLE_RATE,
     CommittedText,
-    LiveEvent,
     LiveOptions,
     LiveTranscriber,
     LiveTranslator,
@@ -19,7 +18,7 @@ from pipelines import (
     Transcriber,
     Translator,
 )
-from pipelines.asr import Word
+from pipelines.asr import LiveEvent, Word
 from tests.benchmarks.live_latency.emissions import Update
 from tests.benchmarks.live_latency.recordings import Spoken
 

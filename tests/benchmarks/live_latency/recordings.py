@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines import SAMPLE_RATE, Samples, load_audio
+from pipelines import SAMPLE_RATE, load_audio
+from pipelines.asr import Samples
 from tests.benchmarks.speeches import DATA, speeches
 from tests.conftest import REPOSITORY
 from tests.fixtures.people import Recording, read_people

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from edgeapp.bench.word_lag import align, plain_words
-from pipelines import Samples, Transcriber
-from pipelines.asr import TranscribeOptions
+from pipelines import Transcriber
+from pipelines.asr import Samples, TranscribeOptions
 from pipelines.asr.live.transcriber import LiveOptions
 from tests.benchmarks.live_accuracy import live
 from tests.benchmarks.matrix.sounds import ROWS, read_utterances, row_sounds

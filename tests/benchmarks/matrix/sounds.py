@@ -11,7 +11,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import SAMPLE_RATE, Samples, load_audio
+from pipelines import SAMPLE_RATE, load_audio
+from pipelines.asr import Samples
 from tests.fixtures.people import Recording, joined, read_people
 
 __all__ = ["ROWS", "Utterance", "in_a_room", "read_utterances", "row_sounds"]

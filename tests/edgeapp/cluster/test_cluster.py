@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from edgeapp.cli import app
 from edgeapp.cluster.remote_models import Cluster
-from pipelines import Checkpoint
+from pipelines.asr import Checkpoint
 
 ray = pytest.importorskip("ray")
 pytestmark = [

@@ -16,18 +16,15 @@ from edgeapp.settings import Settings
 from pipelines import (
     SAMPLE_RATE,
     AudioError,
-    Checkpoint,
     EngineError,
-    Retract,
-    Samples,
     Segment,
     SegmentDone,
     TextDelta,
     TranscribeOptions,
     Transcriber,
     load_audio,
-    open_audio,
 )
+from pipelines.asr import Checkpoint, Retract, Samples, open_audio
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("kernels")]
 SAMPLES = Path(__file__).resolve().parents[3] / "assets" / "samples"

@@ -24,7 +24,8 @@ from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.check import violations
 from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.line_breaks import break_cost, words_to_break
-from pipelines import Alignment, Translation
+from pipelines import Translation
+from pipelines.translation import Alignment
 
 ASS = """[Script Info]
 

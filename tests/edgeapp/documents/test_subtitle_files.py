@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from edgeapp.documents.subtitle_file import is_subtitle_file, parse, read, subtitle_format
 from edgeapp.documents.subtitle_markup import plain_text, utterances
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
-from pipelines import Alignment, InputError, TranslateOptions, Translation, Translator
+from pipelines import InputError, TranslateOptions, Translation, Translator
+from pipelines.translation import Alignment
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

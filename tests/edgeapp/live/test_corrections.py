@@ -34,21 +34,23 @@ from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.live.view import CaptionView, TextView
 from pipelines import (
     CommittedText,
-    CorrectedText,
-    CorrectionDue,
-    DeviceLost,
     EngineError,
-    LiveEvent,
     LiveTranscriber,
     LiveTranslator,
     PartialText,
-    Samples,
     SegmentDone,
-    SpeechEnded,
-    SpeechStarted,
     Transcriber,
     Word,
 )
+from pipelines.asr import (
+    CorrectedText,
+    CorrectionDue,
+    LiveEvent,
+    Samples,
+    SpeechEnded,
+    SpeechStarted,
+)
+from pipelines.errors import DeviceLost
 from pipelines.hub import assets_folder
 from tests.edgeapp.live.test_session import Clock, Shouting
 from tests.edgeapp.live.test_view import Screen

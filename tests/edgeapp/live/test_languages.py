@@ -27,17 +27,16 @@ from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.model_pool import ModelPool
 from pipelines import (
     CommittedText,
-    DeviceLost,
     LiveOptions,
     LiveTranscriber,
     ModelNotFound,
     PartialText,
-    Samples,
-    SpeechEnded,
     TranscribeOptions,
     Transcriber,
 )
+from pipelines.asr import Samples, SpeechEnded
 from pipelines.asr.audio.vad import VoiceActivity
+from pipelines.errors import DeviceLost
 from tests.asr.live.listening import OPTIONS
 from tests.asr.live.test_spoken_language import ENGLISH, GERMAN, Bilingual, pieces
 from tests.asr.tones import loudness

@@ -18,13 +18,13 @@ from edgeapp.live.sources import FileSource, JoinedSource, Notice
 from edgeapp.live.speakers import checked_speakers
 from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.live.view import TextView
-from pipelines import DeviceLost, OptionError, load_audio
+from pipelines import OptionError, load_audio
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import CommittedText, LiveEvent, SpeechEnded, SpeechStarted
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.asr.transcriber import Transcriber
-from pipelines.errors import AudioError, EngineError
+from pipelines.errors import AudioError, DeviceLost, EngineError
 from pipelines.translation.live import LiveTranslator
 from tests.asr.tones import ToneTranscriber, loudness, speak
 from tests.edgeapp.live.test_session import Shouting

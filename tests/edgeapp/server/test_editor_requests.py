@@ -21,8 +21,9 @@ from edgeapp.server.page.sounds import media_suffix
 from edgeapp.server.sessions import Sessions
 from edgeapp.settings import Settings
 from edgeapp.subtitles.formats import Cue
-from pipelines import Alignment, EdgeError, Word
+from pipelines import EdgeError, Word
 from pipelines.engine import CompileProgress
+from pipelines.translation import Alignment
 from tests.edgeapp.server import attacks
 
 Ask = Callable[..., dict[str, Any]]

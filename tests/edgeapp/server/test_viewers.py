@@ -15,15 +15,8 @@ from edgeapp.server.page.picker_options import PickerOptions, TranslatorOption
 from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.server.viewers import broadcast as broadcasts_module
 from edgeapp.server.viewers.broadcast import Broadcast, Broadcasts
-from pipelines import (
-    CommittedText,
-    CorrectedText,
-    ModelError,
-    OptionError,
-    PartialText,
-    SpeechEnded,
-    SpeechStarted,
-)
+from pipelines import CommittedText, ModelError, OptionError, PartialText
+from pipelines.asr import CorrectedText, SpeechEnded, SpeechStarted
 
 
 class Viewer:

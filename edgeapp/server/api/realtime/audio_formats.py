@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 import soxr
 
-from pipelines import SAMPLE_RATE, Samples
+from pipelines import SAMPLE_RATE
+from pipelines.asr import Samples
 
 __all__ = ["AudioDecoder", "AudioFormat"]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.realtime.audio_formats import AudioFormat
-from pipelines import OptionError, language_code
+from pipelines import OptionError
+from pipelines.languages import language_code
 
 __all__ = ["SessionConfig"]
 

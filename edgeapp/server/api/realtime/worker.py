@@ -25,7 +25,8 @@ from edgeapp.server.replies import error_content
 from pipelines import SAMPLE_RATE, EdgeError
 
 if TYPE_CHECKING:
-    from pipelines import LiveEvent, LiveTranscriber, Samples, Transcriber
+    from pipelines import LiveTranscriber, Transcriber
+    from pipelines.asr import LiveEvent, Samples
 
 __all__ = ["Append", "Clear", "Command", "Commit", "RealtimeWorker", "Update", "event_id"]
 
@@ -164,7 +165,7 @@ class RealtimeWorker:
         self._buffered += len(samples)
 
     def _commit(self) -> None:
-        from pipelines import SpeechEnded
+        from pipelines.asr import SpeechEnded
 
         if self._config.server_vad:
             live = self._live_transcriber()
@@ -223,7 +224,8 @@ class RealtimeWorker:
     def _follow(self, events: list[LiveEvent]) -> None:
         """Send what live recognition says."""
         from edgeapp.live.speech_channel import other_language_message
-        from pipelines import CommittedText, OtherLanguage, SpeechEnded, SpeechStarted
+        from pipelines import CommittedText
+        from pipelines.asr import OtherLanguage, SpeechEnded, SpeechStarted
 
         for event in events:
             if isinstance(event, SpeechStarted):

@@ -11,14 +11,9 @@ import pytest
 import soundfile
 
 from edgeapp.batch.recordings.sound_prefetch import DecodedSound, SoundPrefetch, SoundStream
-from pipelines import (
-    AudioError,
-    TranscribeOptions,
-    Transcriber,
-    collect_notices,
-    load_audio,
-    open_audio,
-)
+from pipelines import AudioError, TranscribeOptions, Transcriber, load_audio
+from pipelines.asr import open_audio
+from pipelines.notices import collect_notices
 
 SAMPLES = Path(__file__).resolve().parents[4] / "assets" / "samples"
 

@@ -12,9 +12,17 @@ from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
 from edgeapp.batch.recordings.transcription_job import TranscriptionJob
 from edgeapp.batch.run_progress import RunProgress
 from edgeapp.subtitles.formats import Cue
-from pipelines import LeftOut, NumericalError, Translation
-from pipelines.asr import Segment, SegmentDone, TextDelta, TranscribeOptions, TranscriptionInfo
+from pipelines import Translation
+from pipelines.asr import (
+    LeftOut,
+    Segment,
+    SegmentDone,
+    TextDelta,
+    TranscribeOptions,
+    TranscriptionInfo,
+)
 from pipelines.asr.capabilities import Capabilities
+from pipelines.errors import NumericalError
 
 
 class FakeTranscriber:

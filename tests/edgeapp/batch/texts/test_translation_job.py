@@ -14,7 +14,8 @@ import pytest
 from edgeapp.batch.texts.inputs import TextUnit, read_units
 from edgeapp.batch.texts.text_source import TextSource
 from edgeapp.batch.texts.translation_job import LineTranslator, TranslationJob
-from pipelines import InputError, NumericalError, TranslateOptions, Translation, Translator
+from pipelines import InputError, TranslateOptions, Translation, Translator
+from pipelines.errors import NumericalError
 
 
 class UpperCase:

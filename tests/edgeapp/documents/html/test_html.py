@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from edgeapp.cli import main
 from edgeapp.documents.html.blocks import Block, parse
 from edgeapp.documents.html.translation import html_text, translate_html
-from pipelines import Alignment, Translation
+from pipelines import Translation
+from pipelines.translation import Alignment
 
 TAG = re.compile(r"<[^<>]*>")
 

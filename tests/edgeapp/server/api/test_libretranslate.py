@@ -23,7 +23,7 @@ from edgeapp.server.api.libretranslate import detected_language
 from edgeapp.server.api.text_translation import translatable_pairs
 from edgeapp.server.api.uploads import FormUploads
 from edgeapp.server.page.picker_options import PickerOptions, TranslatorOption
-from pipelines import TextLanguage
+from pipelines.text_language import TextLanguage
 from tests.edgeapp.server.api.conftest import Api
 
 pytestmark = pytest.mark.slow

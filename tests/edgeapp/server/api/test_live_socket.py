@@ -19,7 +19,8 @@ from websockets.sync.client import ClientConnection, connect
 from edgeapp import memory_limit
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.tasks.event_task import EventTask
-from pipelines import SAMPLE_RATE, CorrectedText, CorrectionDue, LiveTranscriber, load_audio
+from pipelines import SAMPLE_RATE, LiveTranscriber, load_audio
+from pipelines.asr import CorrectedText, CorrectionDue
 from pipelines.hub import assets_folder
 from tests.edgeapp.server.api.conftest import Api
 from tests.fixtures.live_options import note_options
