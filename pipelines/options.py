@@ -70,7 +70,7 @@ class Range:
         if math.isfinite(self.above):
             return f"above {self.above:g}{unit}"
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return f"from {self.low:g} to {self.high:g}{unit}"
+            return f"from {self.low:.12g} to {self.high:.12g}{unit}"
         if math.isfinite(self.low):
             return f"{self.low:g}{unit} or more"
         return "a whole number" if self.whole else f"a number{unit and f' of{unit}'}"

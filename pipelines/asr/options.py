@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from operator import index
 from typing import Any, Literal, TypedDict, TypeVar
 
 from pipelines.decoding_choices import OwnLogitFilter, check_phrases
@@ -485,7 +486,8 @@ def _numbers(name: str, value: object, kind: Callable[[Any], T]) -> tuple[T, ...
             return tuple(kind(part) for part in value.split(",") if part.strip())
         if value is None:
             return ()
-        return tuple(map(kind, value if isinstance(value, Iterable) else (value,)))
+        exact: Callable[[Any], T] = index if kind is int else kind  # index refuses 1.5
+        return tuple(map(exact, value if isinstance(value, Iterable) else (value,)))
     except (TypeError, ValueError):
         raise OptionError(
             f"{name} takes numbers, or a text of them with commas between, not {value!r}"

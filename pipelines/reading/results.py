@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipelines.errors import OptionError
+from pipelines.options import Range, check_ranges, described, option
 
 __all__ = [
     "MAX_PIXELS",
@@ -24,46 +24,44 @@ Box = tuple[int, int, int, int]
 
 
 MAX_PIXELS = 100_000_000  # a page of A3 at 600 dpi has 70 million
+_COUNT = Range(1, whole=True)
 _PILLOWS_LIMIT = 178_956_970  # 2 * PIL.Image.MAX_IMAGE_PIXELS, which is the process's
 
 
+@described
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a picture is read.
+    """How a picture is read."""
 
-    Attributes:
-        lines: "find": each line of text that is found is read by itself. "whole": the picture is
-            one input. "auto": by the model, of which TrOCR's read lines and others whole pictures.
-        prompt: Text that the output begins with: the task of a Donut model ("<s_cord-v2>"), or the
-            beginning of a caption. It is not a part of the result.
-        beam_size: Beams of the search; 1 is greedy.
-        max_new_tokens: Tokens of a line at most; None for the limit of the model.
-        batch_size: Lines that are decoded in parallel.
-        priority: Of the generations, on a shared engine.
-        max_pixels: Larger pictures are refused, before they are decoded. Decoding takes up to 16
-            bytes for each pixel. At most 178 million, which Pillow decodes.
-
-    Raises:
-        OptionError: A value is out of its range.
-    """
-
-    lines: Literal["auto", "find", "whole"] = "auto"
-    prompt: str | None = None
-    beam_size: int = 1
-    max_new_tokens: int | None = None
-    batch_size: int = 8
-    priority: int = 2
-    max_pixels: int = MAX_PIXELS
+    lines: Literal["auto", "find", "whole"] = option(
+        "auto",
+        '"find": each line of text that is found is read by itself. "whole": the picture is one '
+        'input. "auto": by the model, of which TrOCR\'s read lines and others whole pictures.',
+        choices=("auto", "find", "whole"),
+        group="Reading",
+    )
+    prompt: str | None = option(
+        None,
+        'Text that the output begins with: the task of a Donut model ("<s_cord-v2>"), or the '
+        "beginning of a caption. It is not a part of the result.",
+        group="Reading",
+    )
+    beam_size: int = option(1, "Beams of the search; 1 is greedy.", range=_COUNT)
+    max_new_tokens: int | None = option(
+        None, "Tokens of a line at most; None for the limit of the model.", range=_COUNT
+    )
+    batch_size: int = option(8, "Lines that are decoded in parallel.", range=_COUNT)
+    priority: int = option(2, "Of the generations, on a shared engine.", range=Range(whole=True))
+    max_pixels: int = option(
+        MAX_PIXELS,
+        "Larger pictures are refused, before they are decoded. Decoding takes up to 16 bytes for "
+        "each pixel. At most 178 million, which Pillow decodes.",
+        range=Range(1, _PILLOWS_LIMIT, whole=True),
+        group="Reading",
+    )
 
     def __post_init__(self) -> None:
-        if self.lines not in ("auto", "find", "whole"):
-            raise OptionError(f"lines must be auto, find or whole, not {self.lines!r}")
-        for name in ("beam_size", "batch_size", "max_new_tokens", "max_pixels"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise OptionError(f"{name} must be 1 or more, not {value}")
-        if self.max_pixels > _PILLOWS_LIMIT:
-            raise OptionError(f"max_pixels must be {_PILLOWS_LIMIT} or less, not {self.max_pixels}")
+        check_ranges(self)
 
 
 @dataclass(frozen=True)

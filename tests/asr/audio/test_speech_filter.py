@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,14 @@ import pytest
 from faster_whisper import vad
 from numpy.typing import NDArray
 
-from pipelines.asr.audio.speech_filter import SpeechMap, speech_spans
-from pipelines.asr.options import VadOptions
+from pipelines.asr.audio.chunks import CHUNK_VAD
+from pipelines.asr.audio.decode import load_audio
+from pipelines.asr.audio.silero import SileroDetector
+from pipelines.asr.audio.speech_filter import WINDOW_VAD, SpeechMap, speech_spans
+from pipelines.asr.audio.vad import LIVE_VAD
+from pipelines.asr.live.options import LiveOptions
+from pipelines.asr.options import TranscribeOptions, VadOptions
+from pipelines.options import with_fields
 
 _OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -48,6 +55,42 @@ def test_parts_equal_faster_whisper(
     theirs = vad.get_speech_timestamps(samples, vad.VadOptions(**options))
     ours = speech_spans(samples, VadOptions(**{"threshold": 0.5, **options}), given)
     assert ours == [(part["start"], part["end"]) for part in theirs]
+
+
+@pytest.mark.parametrize("options", _OPTIONS, ids=range(len(_OPTIONS)))
+@pytest.mark.parametrize(
+    "name",
+    ["speech/jfk.flac", "speech-real/sonnet2.mp3", "speech-real/german.mp3", "live/reverb.flac"],
+)
+def test_parts_of_recordings_equal_faster_whisper(
+    monkeypatch: pytest.MonkeyPatch, shared_data: Path, options: dict[str, Any], name: str
+) -> None:
+    """With the probabilities of our network: faster-whisper has an older one."""
+    samples = load_audio(shared_data / name)[: 30 * 16_000]
+    found = SileroDetector().probabilities(np.pad(samples, (0, 512 - len(samples) % 512)))
+    monkeypatch.setattr(vad, "get_vad_model", lambda: lambda _: found)
+    theirs = vad.get_speech_timestamps(samples, vad.VadOptions(**{"threshold": 0.35, **options}))
+    ours = speech_spans(samples, VadOptions(**options))
+    assert len(ours) == len(theirs) > 0
+    for (start, end), part in zip(ours, theirs, strict=True):
+        assert abs(start - part["start"]) <= 512
+        assert abs(end - part["end"]) <= 512
+
+
+def test_former_names_of_options_warn() -> None:
+    with pytest.warns(DeprecationWarning, match=r"VadOptions\(speech_pad_ms=…\)"):
+        assert VadOptions(pre_roll_s=0.3) == VadOptions(speech_pad_ms=300)  # type: ignore[call-arg]
+    with pytest.warns(DeprecationWarning, match=r"TranscribeOptions\(vad_parameters=…\)"):
+        options = TranscribeOptions(vad_threshold=0.4, vad_speech_pad_ms=100)  # type: ignore[call-arg]
+    assert options.vad == VadOptions(threshold=0.4, speech_pad_ms=100)
+    with pytest.warns(DeprecationWarning):
+        again = with_fields(options, {"vad_min_silence_duration_ms": 300})
+    assert again.vad == VadOptions(threshold=0.4, speech_pad_ms=100, min_silence_duration_ms=300)
+
+
+def test_one_threshold_for_files_and_live() -> None:
+    assert VadOptions().threshold == LIVE_VAD.threshold == WINDOW_VAD.threshold == 0.35
+    assert CHUNK_VAD.threshold == TranscribeOptions().vad.threshold == LiveOptions().vad.threshold
 
 
 def test_times_equal_faster_whisper() -> None:

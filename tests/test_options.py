@@ -1,0 +1,63 @@
+"""Options are declared once: each has its help, and values out of its range are refused."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines import LiveOptions, ReadOptions, TranscribeOptions, TranslateOptions, VadOptions
+from pipelines.errors import OptionError
+from pipelines.options import Range
+
+ALL = (TranscribeOptions, TranslateOptions, LiveOptions, VadOptions, ReadOptions)
+
+
+@pytest.mark.parametrize("options", ALL)
+def test_each_option_has_help_and_a_default(options: type) -> None:
+    doc = inspect.getdoc(options) or ""
+    for each in fields(options):
+        assert each.metadata["help"].strip().endswith((".", ")"))
+        assert f"    {each.name}: " in doc
+        assert each.metadata["group"]
+        assert each.default is not MISSING
+
+
+@pytest.mark.parametrize("options", ALL)
+def test_numbers_out_of_range_are_refused_by_name(options: Any) -> None:
+    checked = 0
+    for each in fields(options):
+        limits: Range | None = each.metadata["range"]
+        if limits is None:
+            continue
+        wrong = [float("nan"), "many"]
+        wrong += [limits.low - 1] if np.isfinite(limits.low) else []
+        wrong += [limits.above] if np.isfinite(limits.above) else []
+        wrong += [limits.high + 1] if np.isfinite(limits.high) else []
+        wrong += [1.5] if limits.whole else []
+        for value in wrong:
+            with pytest.raises(OptionError, match=each.name):
+                options(**{each.name: value})
+            checked += 1
+    assert checked
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        (Range(1, whole=True), "1 or more"),
+        (Range(0, unit="s"), "0 s or more"),
+        (Range(0, 1), "from 0 to 1"),
+        (Range(above=0), "above 0"),
+        (Range(above=0, below=1), "between 0 and 1"),
+        (Range(whole=True), "a whole number"),
+        (Range(), "a number"),
+    ],
+)
+def test_a_range_says_what_it_is(limits: Range, text: str) -> None:
+    assert str(limits) == text
+    assert np.int64(1) in limits or np.float32(0.5) in limits
+    assert True not in limits
