@@ -83,7 +83,7 @@ def test_former_names_of_options_warn() -> None:
     with pytest.warns(DeprecationWarning, match=r"TranscribeOptions\(vad_parameters=…\)"):
         options = TranscribeOptions(vad_threshold=0.4, vad_speech_pad_ms=100)  # type: ignore[call-arg]
     assert options.vad == VadOptions(threshold=0.4, speech_pad_ms=100)
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="vad_parameters"):
         again = with_fields(options, {"vad_min_silence_duration_ms": 300})
     assert again.vad == VadOptions(threshold=0.4, speech_pad_ms=100, min_silence_duration_ms=300)
 
