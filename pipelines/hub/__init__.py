@@ -26,7 +26,6 @@ from pipelines.hub.catalog import (
     remove,
     resolve,
 )
-from pipelines.hub.cleanup import Leftover, find_leftovers
 from pipelines.hub.client import is_offline
 from pipelines.hub.defaults import (
     RECOMMENDED_READER,
@@ -39,7 +38,9 @@ from pipelines.hub.defaults import (
 )
 from pipelines.hub.details import (
     CheckedFile,
+    Leftover,
     ModelDetails,
+    find_leftovers,
     model_details,
     verify_files,
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pipelines.errors import OptionError
 
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}")
 
 
@@ -28,6 +29,11 @@ class HubAccess:
     cache_dir: Path | None = None
     revision: str | None = None
     token: str | bool | None = None
+
+
+def is_commit(revision: str) -> bool:
+    """Whether a revision is a commit, and no branch or tag."""
+    return bool(_COMMIT.fullmatch(revision))
 
 
 _access: ContextVar[HubAccess | None] = ContextVar("hub access", default=None)

@@ -89,10 +89,7 @@ def redirect_target(source: str, location: str) -> str:
 
 def same_origin(first: str, second: str) -> bool:
     """Whether two addresses share scheme, host and port, so that a token may go to both."""
-    try:
-        one, other = _split(first), _split(second)
-    except ValueError:
-        return False
+    one, other = _split(first), _split(second)
     return (one.scheme, one.hostname, _port(one)) == (other.scheme, other.hostname, _port(other))
 
 

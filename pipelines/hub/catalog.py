@@ -26,7 +26,7 @@ from pipelines.hub.cache import (
     unusable,
     usable_snapshot,
 )
-from pipelines.hub.cleanup import delete_cached
+from pipelines.hub.deletion import delete_cached
 from pipelines.hub.foreign import foreign_folder, foreign_origin, holds_foreign_model
 from pipelines.hub.names import is_repository, repository_of, short_name, similar_names
 from pipelines.hub.other_programs import find_elsewhere, other_folders, other_models

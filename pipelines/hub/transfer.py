@@ -1,137 +1,116 @@
-"""Download the files of a repository with huggingface_hub: eight at a time, resumable, checked.
+"""Download files from the hub: bounded, resumable, checked against the announced size and hash.
 
-`hf_hub_download` transfers files, by Xet where the hub offers it, and links them into the cache.
-`snapshot_download` is not used: it lists the repository a second time, returns an incomplete folder
-if that fails, and ends after Ctrl-C only once its running files are whole.
-
-huggingface_hub deletes its temporary file if a download ends early. A second name keeps what came
-by HTTP, and the next attempt continues there. Xet's parts do not arrive in order: a file that Xet
-did not complete starts anew.
+huggingface_hub contributes its HTTP session, its token and its errors. Its own download function is
+not used: it names files in the cache after headers of the response, checks no hash, and starts from
+zero after an interruption.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import threading
+import re
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextvars import copy_context
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
 
 from pipelines.errors import ModelError
-from pipelines.hub.cache import cache_folder
-from pipelines.hub.client import Call, RemoteRepository, is_storage_error
-from pipelines.hub.listing import RemoteFile
+from pipelines.hub.access import access, is_commit
+from pipelines.hub.addresses import may_send_token, redirect_target, same_origin
+from pipelines.hub.listing import Listing, RemoteFile, parse_listing
+from pipelines.hub.names import shown
 
 if TYPE_CHECKING:
     from pipelines.hub.snapshot import Snapshot
 
-_WORKERS = 8
+
+_OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416
+_TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
+_LISTING_BYTES = 16 << 20  # about 60,000 files
+_REDIRECTS = 5
 _RETRIES = 5  # consecutive ones with less than _PROGRESS_BYTES each
 _PAUSE_S = 1.0  # before each retry
 _PROGRESS_BYTES = 64 << 10
-_SERVER_ERROR = 500
-_POLL_S = 0.1
-_END_S = 2.0  # until downloads that were told to end are left to the limits of their connections
-_WEIGHTS = (".safetensors", ".bin")
-
-Report = Callable[[str, int], None]
-"""Called with a file that is being downloaded, and with the bytes of all files that are stored."""
+_STALL_S = 60.0  # a connection that brings less than _PROGRESS_BYTES in this time has stalled
+# huggingface_hub builds paths from these headers. They are not used here, and a response that has a
+# path in one of them is refused.
+_PATH_HEADERS = ("ETag", "X-Linked-ETag", "X-Repo-Commit")
+_PATH = re.compile(r"\.\.|\\|[\x00-\x1f\x7f]|^/")
 
 
-class _Stopped(Exception):
-    """Another file of the same download failed, or the user ended it."""
+@dataclass(frozen=True)
+class RemoteRepository:
+    """A repository on a hub.
+
+    Attributes:
+        repository: The hub id, "organisation/model".
+        endpoint: The hub's address.
+        silence_s: If set, a hub that sends nothing for so long has failed, and one that brings
+            nothing is not asked again.
+    """
+
+    repository: str
+    endpoint: str
+    silence_s: float | None = None
+
+    def refusal(self, problem: str) -> ModelError:
+        """The error for a refused response. problem: "it lists …", "x.json is …"."""
+        return ModelError(
+            f"{self.repository} cannot be downloaded from {self.endpoint}: {problem}; "
+            "try again, and do not trust this hub if the message stays"
+        )
 
 
-def fetch_files(
-    remote: RemoteRepository,
-    snapshot: Snapshot,
-    files: Sequence[RemoteFile],
-    report: Report,
-) -> None:
-    """Store files in the snapshot. Weights come last: a folder that has them is complete.
-
-    Args:
-        remote: The repository.
-        snapshot: Where the files are stored; they are listed for its commit.
-        files: With their announced sizes and hashes.
-        report: Called in this thread. An exception from it ends the download and keeps what came.
+def fetch_listing(remote: RemoteRepository) -> Listing:
+    """The files of a repository, at the revision of the call, or the commit that its main branch
+    has now.
 
     Raises:
-        ModelError, OSError, HTTPError: As for `fetch_file`.
+        ModelError: The response is malformed, or of another commit than the one that was named.
+        OSError: The connection stalled.
+        HTTPError: (of huggingface_hub.errors) The hub refused, or cannot be reached.
     """
-    done = 0
-    weights = [file for file in files if file.name.endswith(_WEIGHTS)]
-    for group in ([file for file in files if file not in weights], weights):
-        missing = [file for file in group if not snapshot.is_checked(file)]
-        done += sum(file.size for file in group if file not in missing)
-        if group:
-            report(group[-1].name, done)
-        if len(missing) == 1:  # in this thread, which Ctrl-C interrupts at once
-            (file,) = missing
-            before = done
-            told: Callable[[int], None] = lambda n: report(file.name, before + n)  # noqa: B023, E731
-            fetch_file(remote, snapshot, file, told)
-        elif missing:
-            _fetch_together(remote, snapshot, missing, lambda n, b: report(n, done + b))  # noqa: B023
-        done += sum(file.size for file in missing)
-        if missing:
-            report(missing[-1].name, done)
+    url, revision = f"{remote.endpoint}/api/models/{remote.repository}", access().revision
+    if revision is not None:
+        url += f"/revision/{quote(revision, safe='')}"
+    what = "its description of the repository"
+    answer = fetch_answer(remote, f"{url}?blobs=true", what, _LISTING_BYTES)
+    listing = parse_listing(answer, remote.refusal)
+    if revision is not None and is_commit(revision) and listing.commit != revision:
+        raise remote.refusal(f"it answers with commit {listing.commit} for {revision}")
+    return listing
 
 
-def _fetch_together(
-    remote: RemoteRepository,
-    snapshot: Snapshot,
-    files: Sequence[RemoteFile],
-    report: Report,
-) -> None:
-    stopped = threading.Event()
-    stored = dict.fromkeys((file.name for file in files), 0)
+def fetch_answer(remote: RemoteRepository, url: str, what: str, limit: int) -> bytes:
+    """The body of a short answer.
 
-    def fetch(file: RemoteFile) -> RemoteFile:
-        def tell(count: int) -> None:
-            if stopped.is_set():
-                raise _Stopped
-            stored[file.name] = count
+    Args:
+        remote: What is asked for, for messages.
+        url: The address.
+        what: The answer in messages.
+        limit: The most bytes.
 
-        tell(0)
-        fetch_file(remote, snapshot, file, tell)
-        stored[file.name] = file.size
-        return file
-
-    pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="pull")
-    running = {pool.submit(copy_context().run, fetch, file) for file in files}
-    counted, since = 0, time.monotonic()
-    try:
-        while running:
-            done, running = wait(running, _POLL_S, FIRST_COMPLETED)
-            failed = [error for each in done if (error := each.exception()) is not None]
-            if failed:
-                pool.shutdown(wait=False, cancel_futures=True)
-                wait(running, _END_S)  # small files are whole by then
-                raise failed[0]
-            largest = max(files, key=lambda file: file.size - stored[file.name])
-            count = sum(stored.values())
-            report(largest.name, count)
-            if count != counted:
-                counted, since = count, time.monotonic()
-            elif remote.silence_s is not None and time.monotonic() - since > remote.silence_s:
-                # No limit of a connection's time covers the look-up of its address.
-                raise OSError(f"it did not answer within {remote.silence_s:g} s")
-    except BaseException:
-        stopped.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        wait(running, _END_S)
-        raise
-    pool.shutdown()
+    Raises:
+        ModelError: The answer is longer, or malformed.
+        OSError, HTTPError: As for `fetch_listing`.
+    """
+    content = bytearray()
+    with _response(remote, url, what) as response:
+        for chunk in _chunks(remote, response, what):
+            content += chunk
+            if len(content) > limit:
+                raise remote.refusal(f"{what} is larger than {limit:,} bytes")
+    return bytes(content)
 
 
 def fetch_file(
     remote: RemoteRepository,
     snapshot: Snapshot,
+    commit: str,
     file: RemoteFile,
     report: Callable[[int], None],
 ) -> Path:
@@ -139,7 +118,8 @@ def fetch_file(
 
     Args:
         remote: The repository.
-        snapshot: As for `fetch_files`.
+        snapshot: Where the file is stored.
+        commit: The commit of the listing that `file` is from.
         file: The file with its announced size and hash.
         report: Called with the bytes of the file that are stored so far.
 
@@ -147,33 +127,195 @@ def fetch_file(
         The path of the file in the snapshot.
 
     Raises:
-        ModelError: The content is not what the listing announced. It is deleted.
+        ModelError: The content is not what the listing announced. The partial file is deleted.
         OSError: It cannot be stored, or the connection failed. The partial file is kept.
         HTTPError: (of huggingface_hub.errors) As for `fetch_listing`.
     """
-    failures, farthest = 0, snapshot.part_bytes(file)
-    while not snapshot.is_checked(file):
-        before = snapshot.part_bytes(file)
-        try:
-            _transfer(remote, snapshot, file, report)
-        except ModelError:
-            snapshot.discard(file)
-            raise
-        except Exception as error:
-            have = snapshot.part_bytes(file)
-            if not _may_pass(error) or (remote.silence_s is not None and have <= before):
-                raise
-            failures = 1 if have >= farthest + _PROGRESS_BYTES else failures + 1
-            if failures > _RETRIES:
-                raise
-            if failures == 1:
-                farthest = max(farthest, have)
-            time.sleep(_PAUSE_S)
+    if not snapshot.holds(file):
+        url = f"{remote.endpoint}/{remote.repository}/resolve/{commit}/{quote(file.name)}"
+        with snapshot.locked(file):
+            if not snapshot.has_blob(file):
+                _fetch_blob(remote, url, file, snapshot.partial(file), report)
+                snapshot.partial(file).replace(snapshot.blob(file))
+            if not snapshot.holds(file):
+                snapshot.link(file)
     return snapshot.folder / file.name
 
 
+def _fetch_blob(
+    remote: RemoteRepository,
+    url: str,
+    file: RemoteFile,
+    partial: Path,
+    report: Callable[[int], None],
+) -> None:
+    """Complete the partial file and check its hash."""
+    try:
+        if partial.is_symlink() or (partial.exists() and partial.stat().st_size > file.size):
+            partial.unlink()
+        with partial.open("ab") as out:
+            _receive(remote, url, file, out, report)
+        if content_digest(partial, file) != file.digest:
+            kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
+            raise remote.refusal(
+                f"{file.name} arrived damaged and was deleted: its {kind} is not the published one"
+            )
+    except ModelError:
+        partial.unlink(missing_ok=True)
+        raise
+    finally:
+        if file.size and partial.exists() and not partial.stat().st_size:
+            partial.unlink()
+
+
+def _receive(
+    remote: RemoteRepository,
+    url: str,
+    file: RemoteFile,
+    out: BinaryIO,
+    report: Callable[[int], None],
+) -> None:
+    """Append the missing bytes of a file, reconnecting after an interruption."""
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
+
+    report(out.tell())
+    failures, farthest = 0, out.tell()
+    while out.tell() < file.size:
+        before = out.tell()
+        try:
+            _receive_once(remote, url, file, out, report)
+            problem: Exception = OSError("the connection was closed too early")
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            if status == _RANGE_NOT_SATISFIABLE:
+                raise _wrong_size(remote, file, f"at most {out.tell():,}") from error
+            if status < _SERVER_ERROR and status != _TOO_MANY_REQUESTS:
+                raise
+            problem = error
+        except HTTPError as error:
+            problem = error
+        if out.tell() >= file.size:
+            return
+        if remote.silence_s is not None and out.tell() <= before:
+            raise problem
+        failures = 1 if out.tell() >= farthest + _PROGRESS_BYTES else failures + 1
+        if failures > _RETRIES:
+            raise problem
+        if failures == 1:
+            farthest = max(farthest, out.tell())
+        time.sleep(_PAUSE_S)
+
+
+def _receive_once(
+    remote: RemoteRepository,
+    url: str,
+    file: RemoteFile,
+    out: BinaryIO,
+    report: Callable[[int], None],
+) -> None:
+    """Append bytes until the connection ends."""
+    start = out.tell()
+    with _response(remote, url, file.name, start) as response:
+        if response.status_code != _PARTIAL_CONTENT:
+            out.truncate(0)
+            out.seek(0)
+        elif not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            raise remote.refusal(f"{file.name} came from another byte than the one asked for")
+        length = response.headers.get("Content-Length", "")
+        if length.isdecimal() and out.tell() + int(length) != file.size:
+            raise _wrong_size(remote, file, f"{out.tell() + int(length):,}")
+        for chunk in _chunks(remote, response, file.name):
+            if out.tell() + len(chunk) > file.size:
+                raise _wrong_size(remote, file, "more")
+            out.write(chunk)
+            report(out.tell())
+
+
+def _wrong_size(remote: RemoteRepository, file: RemoteFile, size: str) -> ModelError:
+    return remote.refusal(f"{file.name} is announced with {file.size:,} bytes, and has {size}")
+
+
+@contextmanager
+def _response(remote: RemoteRepository, url: str, what: str, start: int = 0) -> Iterator[Any]:
+    """A successful response whose body is not read yet. start: the first byte to request."""
+    from huggingface_hub import constants, utils
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    # Uncompressed: a range of a compressed response is not a range of the file, and a small one
+    # could unpack to any size.
+    token = access().token if may_send_token(remote.endpoint) else False
+    headers = {**build_hf_headers(token=token), "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    timeout: float = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    if remote.silence_s is not None:
+        timeout = min(timeout, remote.silence_s)
+    session = utils.get_session()  # type: ignore[attr-defined]
+    for _ in range(_REDIRECTS + 1):
+        if not same_origin(url, remote.endpoint):
+            # Content is served from other hosts, by signed addresses: they do not get the token.
+            headers.pop("authorization", None)
+        with session.stream(
+            "GET", url, headers=headers, timeout=timeout, follow_redirects=False
+        ) as response:
+            _check_headers(remote, response, what)
+            if not response.has_redirect_location:
+                _raise_for_status(remote, response, what)
+                yield response
+                return
+            url = _redirected(remote, url, response.headers["Location"], what)
+    raise remote.refusal(f"{what} is redirected more than {_REDIRECTS} times")
+
+
+def _redirected(remote: RemoteRepository, url: str, location: str, what: str) -> str:
+    try:
+        return redirect_target(url, location)
+    except ValueError as error:
+        raise remote.refusal(f"{what} is redirected to {shown(location)}, {error}") from error
+
+
+def _check_headers(remote: RemoteRepository, response: Any, what: str) -> None:
+    for header in _PATH_HEADERS:
+        value = response.headers.get(header, "").removeprefix("W/").strip('"')
+        if _PATH.search(value):
+            raise remote.refusal(f"{what} comes with the {header} {shown(value)}, which is a path")
+
+
+def _raise_for_status(remote: RemoteRepository, response: Any, what: str) -> None:
+    """Raise the client's error for a status, without the body, which may be of any size."""
+    from huggingface_hub import utils
+
+    if response.status_code in (_OK, _PARTIAL_CONTENT):
+        return
+    named = ("X-Error-Code", "X-Error-Message")
+    headers = {name: response.headers[name][:200] for name in named if name in response.headers}
+    status, request = response.status_code, response.request
+    utils.hf_raise_for_status(  # type: ignore[attr-defined]
+        type(response)(status, headers=headers, content=b"", request=request)
+    )
+    raise remote.refusal(f"{what} was answered with status {status}")
+
+
+def _chunks(remote: RemoteRepository, response: Any, what: str) -> Iterator[bytes]:
+    """The body in chunks. Raises OSError if less than _PROGRESS_BYTES arrive in _STALL_S."""
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise remote.refusal(f"{what} is compressed ({shown(encoding)}), which was not asked for")
+    since, received = time.monotonic(), 0
+    for chunk in response.iter_raw():
+        received += len(chunk)
+        yield chunk
+        now = time.monotonic()
+        if now - since >= _STALL_S:
+            if received < _PROGRESS_BYTES:
+                raise OSError(
+                    f"{what} arrives too slowly: {received:,} bytes in {now - since:.0f} s"
+                )
+            since, received = now, 0
+
+
 def content_digest(path: Path, file: RemoteFile) -> str:
-    """Return the hash of a stored file: SHA-256 or git's SHA-1, as `file.digest` is."""
+    """The hash of a stored file: SHA-256 or git's SHA-1, as `file.digest` is."""
     with path.open("rb") as content:
         if len(file.digest) == 64:
             return hashlib.file_digest(content, "sha256").hexdigest()
@@ -182,119 +324,3 @@ def content_digest(path: Path, file: RemoteFile) -> str:
         for block in iter(lambda: content.read(1 << 20), b""):
             sha1.update(block)
         return sha1.hexdigest()
-
-
-def _may_pass(error: Exception) -> bool:
-    """Return whether another attempt may help."""
-    from huggingface_hub.errors import (  # type: ignore[attr-defined]
-        HfHubHTTPError,
-        HTTPError,
-        LocalEntryNotFoundError,  # huggingface_hub has tried again already
-    )
-
-    if isinstance(error, HfHubHTTPError):
-        return error.response.status_code >= _SERVER_ERROR
-    if isinstance(error, LocalEntryNotFoundError) or is_storage_error(error):
-        return False
-    return isinstance(error, (OSError, HTTPError))
-
-
-def _transfer(
-    remote: RemoteRepository,
-    snapshot: Snapshot,
-    file: RemoteFile,
-    report: Callable[[int], None],
-) -> None:
-    """Bring the rest of a file, or as much of it as one connection brings, and check the whole."""
-    from huggingface_hub import hf_hub_download
-
-    snapshot.discard_other_sizes(file)
-    part = snapshot.part_bytes(file)
-    if not (snapshot.holds(file) or snapshot.has_blob(file)):
-        call = Call(remote, file.name, file.size, file, snapshot.commit, part, report=report)
-        if not part:
-            call.begun = lambda: snapshot.keep_part(file)
-        try:
-            with call.running():
-                if part:
-                    _continue(call, snapshot)
-                else:
-                    hf_hub_download(
-                        remote.repository,
-                        file.name,
-                        revision=snapshot.commit,
-                        cache_dir=cache_folder(),
-                        endpoint=remote.endpoint,
-                        token=remote.token,
-                        tqdm_class=_bar(call),
-                    )
-        except (AttributeError, RuntimeError) as error:
-            # huggingface_hub closes the client of all threads when one of them cannot connect.
-            raise OSError("the connection was closed") from error
-        except Exception as error:
-            if call.ended is not None and not is_storage_error(error):
-                raise call.ended from error
-            raise
-        if call.ended is not None and not isinstance(call.ended, OSError):
-            raise call.ended  # it was whole, and there is more, or the user ended the download
-    with snapshot.locked(file):
-        if not snapshot.holds(file):
-            snapshot.link(file)
-    if content_digest(snapshot.folder / file.name, file) != file.digest:
-        kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
-        raise remote.refusal(
-            f"{file.name} arrived damaged and was deleted: its {kind} is not the published one"
-        )
-    snapshot.forget_part(file)
-
-
-def _continue(call: Call, snapshot: Snapshot) -> None:
-    """Append the missing bytes to the first part of a file, and make it a blob."""
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.file_download import http_get  # without it, nothing continues a file
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
-
-    file, remote = call.file, call.remote
-    assert file is not None
-    with snapshot.locked(file):
-        if snapshot.has_blob(file):  # another process has completed it
-            return
-        url = hf_hub_url(
-            remote.repository, file.name, revision=call.commit, endpoint=remote.endpoint
-        )
-        with snapshot.partial(file).open("ab") as out:
-            http_get(
-                url,
-                out,
-                resume_size=out.tell(),
-                headers=build_hf_headers(token=remote.token),
-                expected_size=file.size,
-                tqdm_class=_bar(call),
-            )
-        snapshot.complete_part(file)
-
-
-def _bar(call: Call) -> Any:
-    """Return a class of progress bars for a file that show nothing and tell the call.
-
-    What comes by HTTP is counted as it arrives; this is for Xet.
-    """
-    from huggingface_hub.utils import tqdm  # type: ignore[attr-defined]
-
-    class Bar(tqdm):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **{**options, "disable": True})  # type: ignore[no-untyped-call]
-            self._count = 0
-
-        def update(self, n: float | None = 1) -> None:
-            self._count += int(n or 0)
-            if not call.by_http:
-                call.report(self._count)
-
-        def update_transfer(self, n: float | None = 1) -> None:
-            """Bytes on the line, which Xet packs. With this method there is one bar for both."""
-
-        def set_transfer_postfix_str(self, *_: Any, **__: Any) -> None:
-            """The speed, which is not shown."""
-
-    return Bar

@@ -24,7 +24,6 @@ Cached = Callable[..., Path]
 
 TINY, OPUS = "openai/whisper-tiny", "Helsinki-NLP/opus-mt-en-de"
 WEIGHTS = "model.safetensors"
-INDEX = f"{WEIGHTS}.index.json"
 
 
 def whisper_files() -> Files:
@@ -63,13 +62,6 @@ def opus_files(source: str = "en", target: str = "de") -> Files:
         "README.md": b"# opus",
         ".gitattributes": b"*.bin filter=lfs",
     }
-
-
-def without_shards(files: Files, shards: Files) -> Files:
-    """A model whose index names these files."""
-    index = {"weight_map": {f"tensor{i}": name for i, name in enumerate(shards)}}
-    kept = {k: v for k, v in files.items() if k not in (WEIGHTS, "pytorch_model.bin")}
-    return {**kept, INDEX: json.dumps(index).encode(), **shards}
 
 
 def many_files(family: str = "m2m_100") -> Files:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.hub import find_leftovers, model_details, pull, resolve, verify_files
+from pipelines.hub import find_leftovers, model_details, resolve, verify_files
 from tests.fixtures.checkpoints import write_whisper
-from tests.fixtures.hub import Answer, Hub
 from tests.formats.writers import write_pt
 from tests.hub.conftest import OPUS, TINY, Cached, opus_files, whisper_files
 
@@ -42,31 +41,6 @@ def test_a_changed_byte_is_found(cached: Cached) -> None:
     blob.write_bytes(content)
     changed = [file.name for file in verify_files("tiny") if file.state == "changed"]
     assert changed == ["model.safetensors"]
-
-
-def test_where_no_link_names_a_hash_the_hub_is_asked(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on disks without links."""
-    files = whisper_files()
-    hub.host_files(TINY, files)
-    folder = pull("tiny").folder
-    for file in folder.iterdir():
-        content = file.read_bytes()
-        file.unlink()
-        file.write_bytes(content)
-    assert {file.state for file in verify_files("tiny")} == {"ok"}
-    (folder / "model.safetensors").write_bytes(bytes(len(files["model.safetensors"])))
-    (folder / "notes.txt").write_text("mine")
-    states = {file.name: file.state for file in verify_files("tiny")}
-    assert states.pop("model.safetensors") == "changed"
-    assert states.pop("notes.txt") == "unknown"
-    assert set(states.values()) == {"ok"}
-    hub.answers[""] = Answer(body=b'[{"type": "file"}]')
-    assert {file.state for file in verify_files("tiny")} == {"unknown"}
-    hub.answers.clear()
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert {file.state for file in verify_files("tiny")} == {"unknown"}
 
 
 @pytest.mark.slow

