@@ -77,15 +77,18 @@ class Snapshot:
             )
 
     @contextmanager
-    def locked(self, file: RemoteFile) -> Iterator[None]:
-        """Hold huggingface_hub's lock for a blob, so that one program at a time downloads it."""
-        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+    def locked(
+        self, file: RemoteFile, waiting: Callable[[], object] = lambda: None
+    ) -> Iterator[None]:
+        """Hold huggingface_hub's lock for a blob, so that one program at a time downloads it.
 
-        lock = cache_folder() / ".locks" / self._storage.name / f"{file.digest}.lock"
-        for folder in (lock.parent, self._storage / "blobs", self.folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        _tag(cache_folder())
-        with WeakFileLock(lock):
+        Args:
+            file: The file.
+            waiting: As for `workspace`.
+        """
+        with self._turn(file.digest, waiting):
+            for folder in (self._storage / "blobs", self.folder):
+                folder.mkdir(parents=True, exist_ok=True)
             yield
 
     @contextmanager
@@ -96,17 +99,7 @@ class Snapshot:
             waiting: Called before each look whether it is this process's turn. An exception from
                 it ends the waiting.
         """
-        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
-
-        lock = cache_folder() / ".locks" / self._storage.name / "index.lock"
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        _tag(cache_folder())
-        with ExitStack() as turn:
-            while True:
-                waiting()
-                with suppress(TimeoutError):
-                    turn.enter_context(WeakFileLock(lock, timeout=_TURN_S))
-                    break
+        with self._turn("index", waiting):
             for left in self._storage.glob("index.*.tmp"):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
             folder = self._storage / f"index.{uuid.uuid4().hex}.tmp"
@@ -117,6 +110,22 @@ class Snapshot:
                 shutil.rmtree(folder, ignore_errors=True)
                 with suppress(OSError):
                     self._storage.rmdir()  # if nothing was stored
+
+    @contextmanager
+    def _turn(self, name: str, waiting: Callable[[], object]) -> Iterator[None]:
+        """Hold a lock of the repository, which another process may hold for hours."""
+        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+
+        lock = cache_folder() / ".locks" / self._storage.name / f"{name}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        _tag(cache_folder())
+        with ExitStack() as turn:
+            while True:
+                waiting()
+                with suppress(TimeoutError):
+                    turn.enter_context(WeakFileLock(lock, timeout=_TURN_S))
+                    break
+            yield
 
     def store(self, file: RemoteFile, content: Path) -> None:
         """Move a checked file into the snapshot."""

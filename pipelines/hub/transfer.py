@@ -42,6 +42,10 @@ _PATH_HEADERS = ("ETag", "X-Linked-ETag", "X-Repo-Commit")
 _PATH = re.compile(r"\.\.|\\|[\x00-\x1f\x7f]|^/")
 
 
+class _WrongContent(ModelError):
+    """The content of a file cannot become the listed one."""
+
+
 @dataclass(frozen=True)
 class RemoteRepository:
     """A repository on a hub.
@@ -127,13 +131,14 @@ def fetch_file(
         The path of the file in the snapshot.
 
     Raises:
-        ModelError: The content is not what the listing announced. The partial file is deleted.
+        ModelError: The content is not what the listing announced, and the partial file is deleted;
+            or an answer is refused.
         OSError: It cannot be stored, or the connection failed. The partial file is kept.
         HTTPError: (of huggingface_hub.errors) As for `fetch_listing`.
     """
     if not snapshot.holds(file):
         url = f"{remote.endpoint}/{remote.repository}/resolve/{commit}/{quote(file.name)}"
-        with snapshot.locked(file):
+        with snapshot.locked(file, lambda: report(file.size - snapshot.missing_bytes(file))):
             if not snapshot.has_blob(file):
                 _fetch_blob(remote, url, file, snapshot.partial(file), report)
                 snapshot.partial(file).replace(snapshot.blob(file))
@@ -157,10 +162,9 @@ def _fetch_blob(
             _receive(remote, url, file, out, report)
         if content_digest(partial, file) != file.digest:
             kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
-            raise remote.refusal(
-                f"{file.name} arrived damaged and was deleted: its {kind} is not the published one"
-            )
-    except ModelError:
+            problem = f"arrived damaged and was deleted: its {kind} is not the published one"
+            raise _wrong_content(remote, file, problem)
+    except _WrongContent:
         partial.unlink(missing_ok=True)
         raise
     finally:
@@ -231,8 +235,12 @@ def _receive_once(
             report(out.tell())
 
 
-def _wrong_size(remote: RemoteRepository, file: RemoteFile, size: str) -> ModelError:
-    return remote.refusal(f"{file.name} is announced with {file.size:,} bytes, and has {size}")
+def _wrong_size(remote: RemoteRepository, file: RemoteFile, size: str) -> _WrongContent:
+    return _wrong_content(remote, file, f"is announced with {file.size:,} bytes, and has {size}")
+
+
+def _wrong_content(remote: RemoteRepository, file: RemoteFile, problem: str) -> _WrongContent:
+    return _WrongContent(str(remote.refusal(f"{file.name} {problem}")))
 
 
 @contextmanager

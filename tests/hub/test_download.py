@@ -187,6 +187,15 @@ def test_bundled_models_are_never_fetched(hub: Hub, bundled: Path) -> None:
     assert hub.requests == []
 
 
+def test_a_file_of_any_size_comes_by_http(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """huggingface_hub's own download takes only Xet for the largest."""
+    monkeypatch.setattr("huggingface_hub.constants.MAX_HTTP_DOWNLOAD_SIZE", 1000)
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    assert not any(request.startswith("HEAD") for request in hub.requests)
+
+
 def test_two_that_want_the_same_take_turns(hub: Hub) -> None:
     files = {**whisper_files(), WEIGHTS: os.urandom(5_000_000)}
     hub.host_files(TINY, files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -44,6 +45,15 @@ def test_redirects(hub: Hub, key: str, location: str, said: str) -> None:
     hub.host_files(TINY, whisper_files())
     hub.answers[key] = Answer(302, body=b"", headers={"Location": location})
     refused(said)
+
+
+@pytest.mark.parametrize("key", ["", "config.json", WEIGHTS])
+def test_the_body_of_a_redirect_is_not_read(hub: Hub, key: str) -> None:
+    hub.host_files(TINY, whisper_files())
+    headers = {"Location": "/elsewhere", "Content-Length": None, "Content-Encoding": "gzip"}
+    hub.answers[key] = Answer(302, body=itertools.repeat(bytes(65536)), headers={**headers})
+    refused("it answered 404")
+    assert hub.sent.get(key, 0) < 64_000_000
 
 
 def test_redirects_without_end(hub: Hub) -> None:

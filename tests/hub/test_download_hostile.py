@@ -246,6 +246,45 @@ def test_other_headers_name_nothing(hub: Hub, hub_cache: Path, header: str, valu
     assert str((folder / "config.json").readlink()) == f"../../blobs/{git.hexdigest()}"
 
 
+def test_a_file_that_xet_has_comes_by_http(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Xet's own client is outside the rules, and would send the token to an address of the hub's
+    choice."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", False)
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    route = f"{hub.url}/api/models/{TINY}/xet-read-token/x"
+    headers = {"X-Xet-Hash": "a" * 64, "X-Xet-Refresh-Route": route, "X-Xet-Cas-Url": hub.url}
+    hub.answers[WEIGHTS] = Answer(headers=dict(headers))
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    assert not any("xet" in request for request in hub.requests)
+
+
+def test_the_client_of_this_process_stays_as_it_is(hub: Hub) -> None:
+    """Other code shares it, and may have set its own."""
+    from huggingface_hub import close_session, get_session, set_client_factory
+    from huggingface_hub.utils import _http
+
+    before = _http._GLOBAL_CLIENT_FACTORY
+
+    def factory() -> Any:
+        client = before()
+        client.headers["X-Of-Others"] = "1"
+        return client
+
+    hub.host_files(TINY, whisper_files())
+    set_client_factory(factory)
+    try:
+        session, hooks = get_session(), dict(get_session().event_hooks)
+        pull("tiny")
+        assert get_session() is session
+        assert not session.is_closed
+        assert session.event_hooks == hooks
+        assert session.headers["X-Of-Others"] == "1"
+    finally:
+        set_client_factory(before)
+        close_session()
+
+
 # Content
 
 

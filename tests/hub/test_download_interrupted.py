@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ModelNotFound
-from pipelines.hub import PullProgress, plan_pull, pull, remove, resolve
-from tests.fixtures.hub import Hub
+from pipelines.hub import PullProgress, plan_pull, pull, remove, resolve, transfer
+from pipelines.hub.listing import RemoteFile
+from pipelines.hub.snapshot import Snapshot
+from pipelines.hub.transfer import RemoteRepository, fetch_listing
+from tests.fixtures.hub import Answer, Hub
 from tests.hub.conftest import TINY, WEIGHTS, Cached, refusal, resolve_here, whisper_files
 
 
@@ -97,6 +100,79 @@ def test_an_interrupt_keeps_what_has_come(hub: Hub, hub_cache: Path) -> None:
     hub.requests.clear()
     assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
     assert f"GET /content/{TINY}/{WEIGHTS} bytes={have}-" in hub.requests
+
+
+def test_a_file_that_is_not_checked_is_not_shown(
+    hub: Hub, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may be killed between a file's last byte and the comparison of its hash."""
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    hub.answers[WEIGHTS] = Answer(body=bytes(len(files[WEIGHTS])))
+
+    def kill(path: Path, file: RemoteFile) -> str:
+        if file.name == WEIGHTS:
+            raise KeyboardInterrupt
+        return original(path, file)
+
+    original = transfer.content_digest
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "content_digest", kill)
+        with pytest.raises(KeyboardInterrupt):
+            pull("tiny")
+    with pytest.raises(ModelNotFound, match="only partly"):
+        resolve("tiny")
+    assert "arrived damaged and was deleted" in refusal("tiny")
+    hub.answers.clear()
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+
+
+def test_an_error_of_the_progress_is_passed_on_as_it_is(hub: Hub) -> None:
+    """And the file is not asked for again."""
+    hub.host_files(TINY, whisper_files())
+    told: list[str] = []
+
+    def stop(state: PullProgress) -> None:
+        told.append(state.file)
+        if told.count(WEIGHTS) == 3:
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="^no more$"):
+        pull("tiny", stop)
+    assert hub.fetched().count(WEIGHTS) <= 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_refused_redirect_keeps_what_has_come(hub: Hub, hub_cache: Path) -> None:
+    """As a network sends it that wants a login first."""
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    hub.cuts[WEIGHTS] = [60_000, *[0] * 20]
+    assert "continues from" in refusal("tiny")
+    hub.cuts.clear()
+    hub.answers[WEIGHTS] = Answer(302, body=b"", headers={"Location": "http://192.0.2.1/login"})
+    assert "another host over plain http" in refusal("tiny")
+    (partial,) = hub_cache.rglob("*.incomplete")
+    assert partial.stat().st_size == 60_000
+
+
+def test_a_download_that_waits_for_another_process_can_be_stopped(
+    hub: Hub, hub_cache: Path
+) -> None:
+    files = whisper_files()
+    snapshot = Snapshot(TINY, hub.host_files(TINY, files).commit)
+    weights = fetch_listing(RemoteRepository(TINY, hub.url)).files[WEIGHTS]
+    told: list[str] = []
+
+    def stop(state: PullProgress) -> None:
+        told.append(state.file)
+        if told.count(WEIGHTS) == 4:
+            raise KeyboardInterrupt
+
+    with snapshot.locked(weights), pytest.raises(KeyboardInterrupt):
+        pull("tiny", stop)
+    assert WEIGHTS not in hub.fetched()
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
 
 
 @pytest.mark.usefixtures("impatient")
