@@ -38,8 +38,12 @@ def delete_cached(repository: str) -> int | None:
         return None
     shared = _linked(storage / "blobs")
     # Snapshots are links into blobs; without links (Windows) they are the files themselves.
-    freed = sum(f.lstat().st_size for f in storage.rglob("*") if f.is_file() and not f.is_symlink())
-    shutil.rmtree(storage)
+    files = [f.lstat() for f in storage.rglob("*") if f.is_file() and not f.is_symlink()]
+    # A file counts once if it has two names.
+    freed = sum({(each.st_dev, each.st_ino): each.st_size for each in files}.values())
+    shutil.rmtree(storage.resolve())
+    if storage.is_symlink():  # to a folder on another disk
+        storage.unlink()
     shutil.rmtree(cache_folder() / ".locks" / storage.name, ignore_errors=True)
     return freed + sum(map(delete_unused, shared))
 

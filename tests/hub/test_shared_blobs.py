@@ -17,6 +17,7 @@ from tests.hub.conftest import OPUS, TINY, WEIGHTS, Cached, opus_files, whisper_
 
 TWIN = "someone/whisper-tiny-copy"
 Shared = Callable[[str, Path], Path]
+_REF_BYTES = 40  # of refs/main
 Capture = pytest.CaptureFixture[str]
 
 
@@ -142,3 +143,62 @@ def test_pull_takes_the_weights_of_the_store(
     (folder / WEIGHTS).unlink()
     assert pull("tiny").folder == folder
     assert (folder / WEIGHTS).resolve() == stored
+
+
+def test_a_damaged_file_of_the_store_is_replaced(
+    hub: Hub, cached: Cached, shared: Shared, hub_cache: Path
+) -> None:
+    """By a file of the model's own: another one still links to that of the store."""
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    stored = shared(TINY, cached(TINY, files))
+    assert shared(TWIN, cached(TWIN, files)) == stored
+    stored.chmod(0o600)
+    stored.write_bytes(bytes(len(files[WEIGHTS])))
+    remove("tiny")
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    assert stored.is_file()
+
+
+# What is removed, and what is said to be freed
+
+
+def test_other_repositories_do_not_matter(cached: Cached, hub_cache: Path) -> None:
+    files = whisper_files()
+    cached(TINY, files)
+    refs = hub_cache / "datasets--a--b" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "._main").write_bytes(b"\x00\x05\x16\x07\xff\xfe")  # as macOS leaves it
+    (refs.parent / "snapshots").mkdir()
+    assert find_leftovers() == []
+    assert remove("tiny") == sum(map(len, files.values())) + _REF_BYTES
+
+
+def test_a_repository_whose_branch_names_no_commit(cached: Cached) -> None:
+    files = whisper_files()
+    storage = cached(TINY, files).parent.parent
+    (storage / "refs" / "main").write_text("b" * 40)
+    assert remove("tiny") == sum(map(len, files.values())) + _REF_BYTES
+    assert not storage.exists()
+
+
+def test_a_second_name_of_a_file_is_not_counted(cached: Cached) -> None:
+    files = whisper_files()
+    blob = (cached(TINY, files) / WEIGHTS).resolve()
+    blob.with_name(f"{blob.name}.incomplete").hardlink_to(blob)
+    assert remove("tiny") == sum(map(len, files.values())) + _REF_BYTES
+
+
+def test_a_repository_on_another_disk(
+    hub: Hub, cached: Cached, hub_cache: Path, tmp_path: Path
+) -> None:
+    """Its folder is a link, which is removed as well: it would be in the way of a download."""
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    storage = cached(TINY, files).parent.parent
+    other = storage.rename(tmp_path / "other")
+    storage.symlink_to(other)
+    assert remove("tiny") == sum(map(len, files.values())) + _REF_BYTES
+    assert not other.exists()
+    assert not storage.is_symlink()
+    assert pull("tiny").source == "hub"
