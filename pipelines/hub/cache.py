@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from pipelines.families import (
     wrapped_types,
 )
 from pipelines.formats import LINKS
-from pipelines.hub.access import access
+from pipelines.hub.access import access, is_commit
 from pipelines.hub.listing import is_shard_name
 from pipelines.hub.names import is_repository, shown
 from pipelines.json_files import TOKENIZER_BYTES, read_json_object
@@ -97,8 +96,11 @@ def snapshots(repository: str) -> list[Path]:
 def snapshot_at(repository: str, revision: str) -> Path | None:
     """The folder of a usable snapshot of a branch, a tag or a commit, or None."""
     storage, commit = storage_folder(repository), revision
-    with suppress(OSError):  # without a ref of that name it may be the commit itself
-        commit = (storage / "refs" / revision).read_text(encoding="utf-8").strip()
+    if not is_commit(revision):
+        try:
+            commit = (storage / "refs" / revision).read_text(encoding="utf-8").strip()
+        except OSError:
+            return None
     folder = storage / "snapshots" / commit
     return folder if folder.is_dir() and unusable(folder) is None else None
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from pipelines.errors import ModelNotFound, OptionError
 from pipelines.families import Task, is_native, task_of
 from pipelines.hub.addresses import check_endpoint
-from pipelines.hub.names import is_repository, shown
+from pipelines.hub.names import is_repository, plain_line, shown
 from pipelines.hub.transfer import RemoteRepository, fetch_answer
 
 _ANSWER_BYTES = 4 << 20
@@ -72,8 +72,7 @@ def search_hub(query: str, task: Task | None = None, limit: int = 20) -> list[Fo
     try:
         content = fetch_answer(hub, url, "its answer", _ANSWER_BYTES)
     except (OSError, HTTPError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        reason = "".join(c if c.isprintable() else "?" for c in reason[:300])
+        reason = plain_line(str(error)) or type(error).__name__
         raise ModelNotFound(f"{endpoint} cannot be searched: {reason}; try again later") from error
     found = _models(content, hub)
     return [model for model in found if task in (None, model.task)][:limit]

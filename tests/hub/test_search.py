@@ -45,6 +45,14 @@ def test_a_malformed_answer_is_refused(stocked: Hub, body: bytes) -> None:
         search_hub("x")
 
 
+def test_no_page_after_the_first_is_asked_for(stocked: Hub) -> None:
+    """There may be no end of them."""
+    following = f'<{stocked.url}/api/models?page=2>; rel="next"'
+    stocked.answers[""] = Answer(body=b"[]", headers={"Link": following})
+    assert search_hub("x") == []
+    assert len(stocked.requests) == 1
+
+
 def test_malformed_entries_are_left_out(stocked: Hub) -> None:
     entries = [
         None, {"id": 5}, {"id": "../up", "config": _MOONSHINE}, {"id": "a/b", "config": []},
