@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.decoding.speculative.drafters import Drafter, NgramDrafter, NgramStore
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
@@ -197,7 +198,12 @@ def _check_pair(model: LoadedModel, draft_model: LoadedModel) -> None:
 
 
 def _have_same_encoder(model: LoadedModel, draft_model: LoadedModel) -> bool:
-    """Whether both encoders compute the same: a short source is encoded by one and by both."""
+    """Return whether both encoders compute the same: a short source is encoded by one and by both.
+
+    Only native models share encoders, and only their sources have examples.
+    """
+    if not all(isinstance(each.backend, NativeBackend) for each in (model, draft_model)):
+        return False
     probe = model.source.example(short=True)
     try:
         ((_, shared),) = model.encode_sharing([probe], draft_model)

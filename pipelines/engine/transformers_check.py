@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.decoding.request import Request
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.engine import Engine
@@ -47,10 +48,14 @@ def compare_with_transformers(folder: Path, tokens: int = 32) -> Comparison:
 
     Raises:
         CheckpointError: The folder holds no usable model.
-        UnsupportedTask: transformers has no model of this kind.
+        UnsupportedTask: transformers has no model of this kind, or runs the model here, too.
     """
     with Engine(device="cpu", compute_type="float32") as engine:
         model = engine.load(folder)
+        if not isinstance(model.backend, NativeBackend):
+            raise UnsupportedTask(
+                f"{folder.name} is run by transformers itself, so there is nothing to compare"
+            )
         start = (model.architecture.start_id,)
         source = model.source.example()
         encoded = model.encode([source])[0]

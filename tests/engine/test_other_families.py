@@ -10,8 +10,15 @@ import pytest
 import torch
 import transformers as hf
 
-from pipelines.engine import Engine, GenerationOptions, NgramDrafter, Request
-from pipelines.errors import CheckpointError, RequestError
+from pipelines.engine import (
+    Drafting,
+    Engine,
+    GenerationOptions,
+    NgramDrafter,
+    Request,
+    compare_with_transformers,
+)
+from pipelines.errors import CheckpointError, RequestError, UnsupportedTask
 from pipelines.families import FAMILIES
 from tests.engine.other_families import OTHER_FAMILIES, other_module, source_of
 
@@ -104,6 +111,29 @@ def test_rows_of_a_batch_share_passes_and_equal_those_alone(family: str, beam_si
         together = engine.generate([request(each) for each in model.encode(sources)])
     assert [result.tokens for result in together] == alone
     assert len(passes) < one_by_one / 2
+
+
+def test_a_wrapped_model_drafts_with_an_encoder_of_its_own() -> None:
+    module = other_module("speech2text")
+    with Engine(device="cpu") as engine:
+        model, draft_model = engine.wrap(module), engine.wrap(module)
+        options = GenerationOptions(max_new_tokens=LENGTH)
+        drafting = Drafting(model, draft_model)
+        (encoded,) = drafting.encode([source_of("speech2text")])
+        drafter = drafting.drafter_for(encoded, options)
+        assert drafter is not None
+        start = (model.architecture.start_id,)
+        drafted = engine.generate([Request(encoded, start, options, drafter=drafter)])
+        assert drafted[0].tokens == engine.generate([Request(encoded, start, options)])[0].tokens
+
+
+def test_a_model_that_transformers_runs_is_not_compared_with_it(tmp_path: Path) -> None:
+    other_module("speech2text").save_pretrained(tmp_path)
+    with (
+        pytest.warns(UserWarning, match="run by transformers"),
+        pytest.raises(UnsupportedTask, match="run by transformers itself, so there is nothing"),
+    ):
+        compare_with_transformers(tmp_path)
 
 
 def test_every_family_that_transformers_runs_is_compared() -> None:
