@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from pipelines.errors import CheckpointError
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu"]
 Positions = Literal["table", "sinusoidal", "fairseq", "none"]
@@ -56,6 +59,15 @@ class Block:
     kind is a subclass, whose fields say what differs between models. A field that not every
     implementation knows needs a default, which changes nothing.
     """
+
+
+def changed_fields(part: Any, known: Collection[str]) -> list[str]:
+    """Return the fields of a part's data, except the known ones, whose value is not the default."""
+    return [
+        field.name
+        for field in fields(part)
+        if field.name not in known and getattr(part, field.name) != field.default
+    ]
 
 
 @dataclass(frozen=True)
@@ -151,9 +163,16 @@ class Stack:
 
     @property
     def attention_positions(self) -> RelativePositions | RotaryPositions | None:
-        """The positions of self-attention, the same in all layers."""
+        """The positions of self-attention, the same in all layers.
+
+        Raises:
+            CheckpointError: Blocks differ in them.
+        """
         found = {block.positions for block in self.blocks if isinstance(block, SelfAttention)}
-        assert len(found) <= 1, "one kind of positions for all layers"
+        if len(found) > 1:
+            raise CheckpointError(
+                "the self-attention blocks of a layer have different positions; all need the same"
+            )
         return next(iter(found), None)
 
     @property

@@ -17,7 +17,6 @@ from pipelines.engine.kernels.host.decoder import CompiledDecoder
 from pipelines.engine.kernels.host.encoder import CompiledCrossKV
 from pipelines.engine.model.blocks import decoder_blocks
 from pipelines.engine.model.blocks.base import DecoderPass
-from pipelines.engine.model.blocks.cross_attention import CrossAttention
 from pipelines.engine.model.cuda_graphs import CudaGraphRunner, graph_recorders
 from pipelines.engine.model.layers import (
     Embedding,
@@ -62,9 +61,9 @@ class Decoder:
         self._embedding = Embedding(build, name, architecture.vocab_size)
         self._input = StackInput(build, "decoder")
         self._blocks = decoder_blocks(build)
-        self._cross = [block for block in self._blocks if isinstance(block, CrossAttention)]
+        projections = (block.source_projection for block in self._blocks)
+        self._cross = [each for each in projections if each is not None]
         self._states = [block.state for block in self._blocks if block.state is not None]
-        assert len(self._states) == stack.layers, "one block of a layer keeps a state"
         self._final_norm = build.norm("model.decoder.layer_norm") if stack.final_norm else None
         self._compiled = CompiledDecoder.of(
             stack, [block.compiled for block in self._blocks], affine_of(self._final_norm)

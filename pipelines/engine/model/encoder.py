@@ -101,7 +101,8 @@ class Encoder:
         tiles = [slice(at, min(at + size, length)) for at in range(0, length, size)]
         index = slice(length)
         hidden = self._input(x, index).contiguous()
-        context = EncoderPass(None, self._input.rotation(index))
+        mask = self._input.mask(index, length, None)
+        context = EncoderPass(mask, self._input.rotation(index))
         pending: list[TileStep] = []  # of each tile, one after the other while it is in the caches
 
         def run_pending() -> None:
@@ -113,9 +114,11 @@ class Encoder:
             steps = block.tile_steps(hidden, context)
             if steps.before is not None:
                 pending.append(steps.before)
+            if steps.jobs:
                 run_pending()
                 threads.run(steps.jobs)
-            pending.append(steps.after)
+            if steps.after is not None:
+                pending.append(steps.after)
         if self._final_norm is not None:
             pending.append(partial(_normalize, self._final_norm, hidden))
         run_pending()

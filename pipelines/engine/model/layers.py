@@ -15,6 +15,7 @@ from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.model.rotary import RotaryTable
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.engine.weights.quantized import QuantizedWeight
+from pipelines.errors import CheckpointError
 from pipelines.families.architecture import (
     Architecture,
     RelativePositions,
@@ -43,6 +44,19 @@ class LayerBuilder:
     ) -> None:
         self.weights, self.stack, self.side, self.device = weights, stack, side, device
         self.source_side = source_side or side
+        self._built: set[str] = set()
+
+    def error(self, what: str) -> CheckpointError:
+        """Return the error that the layers cannot be built."""
+        return CheckpointError(f"{self.weights.folder}: {what}")
+
+    def _build_once(self, name: str) -> None:
+        """Raise CheckpointError if two layers, as of two blocks of one kind, have one name."""
+        if name in self._built:
+            raise self.error(
+                f"two blocks of a layer read {name!r}; a layer can have one block of each kind"
+            )
+        self._built.add(name)
 
     def linear(
         self, names: Sequence[str], outputs: int, inputs: int, side: StackPrecision | None = None
@@ -56,6 +70,8 @@ class LayerBuilder:
             outputs, inputs: of each of them.
             side: instead of this side's precision.
         """
+        for name in names:
+            self._build_once(name)
         weight = self.weights.stacked([f"{name}.weight" for name in names], outputs, inputs)
         biases = [
             self.weights.take(f"{name}.bias", outputs)
@@ -67,6 +83,7 @@ class LayerBuilder:
 
     def norm(self, name: str) -> Norm:
         """A layer norm, or an RMS norm where the architecture has those."""
+        self._build_once(name)
         d_model, norm = self.stack.d_model, self.stack.norm
         weight = self.tensor(f"{name}.weight", d_model)
         if norm.rms:
@@ -84,6 +101,8 @@ class LayerBuilder:
         if stack.positions == "fairseq":
             table = _fairseq_sinusoids(stack.max_positions + stack.position_offset, stack.d_model)
             return table[stack.position_offset :].to(self.device, self.side.activation_dtype)
+        if stack.positions not in ("table", "sinusoidal"):
+            raise self.error(f"positions of the kind {stack.positions!r} are not computed here")
         if stack.positions == "table" or name in self.weights:
             rows = stack.max_positions + stack.position_offset
             return self.tensor(name, rows, stack.d_model)[stack.position_offset :]
@@ -211,6 +230,9 @@ class StackInput:
         elif isinstance(positions, RotaryPositions):
             dtype = build.side.activation_dtype
             self._rotary = RotaryTable(positions, stack.max_positions, build.device, dtype)
+        elif positions is not None:
+            kind = type(positions).__name__
+            raise build.error(f"attention positions of the kind {kind} are not computed here")
         if stack.positions != "none":
             self._table = build.positions(f"{name}.embed_positions.weight")
         if stack.embedding_norm:

@@ -50,14 +50,14 @@ class Weights:
     def __init__(
         self, folder: Path, readers: dict[str, _Reader], translate: Callable[[str], str] = str
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._readers = _with_scales(readers)
         self._translate = translate
         self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | QuantizedWeight] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
         """The same weights with another translation of names."""
-        return Weights(self._folder, self._readers, translate)
+        return Weights(self.folder, self._readers, translate)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,15 +79,15 @@ class Weights:
         """
         read = self._find(name)
         if read is None:
-            raise CheckpointError(f"{self._folder}: the weights lack {name!r}")
+            raise CheckpointError(f"{self.folder}: the weights lack {name!r}")
         tensor = read()
         if tuple(tensor.shape) != shape:
             raise CheckpointError(
-                f"{self._folder}: {name!r} has the shape {list(tensor.shape)}, "
+                f"{self.folder}: {name!r} has the shape {list(tensor.shape)}, "
                 f"but config.json asks for {list(shape)}"
             )
         if not tensor.is_floating_point():
-            raise CheckpointError(f"{self._folder}: {name!r} holds {tensor.dtype}, not floats")
+            raise CheckpointError(f"{self.folder}: {name!r} holds {tensor.dtype}, not floats")
         return tensor
 
     def shared(

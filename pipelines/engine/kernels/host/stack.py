@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import torch
@@ -21,6 +21,7 @@ from pipelines.families.architecture import (
     Norm,
     SelfAttention,
     Stack,
+    changed_fields,
 )
 
 
@@ -74,9 +75,9 @@ _KNOWN: Mapping[type, tuple[str, ...]] = {
 def _knows(part: Stack | Norm | Block) -> bool:
     """Return whether the kernels compute a part of a model as its data says."""
     known = _KNOWN.get(type(part))
-    return known is not None and all(
-        field.name in known or getattr(part, field.name) == field.default for field in fields(part)
-    )
+    if known is None or changed_fields(part, known):
+        return False
+    return not isinstance(part, FeedForward) or part.activation in abi.ACTIVATIONS
 
 
 class CompiledStack:

@@ -21,7 +21,7 @@ from pipelines.engine.model.blocks.base import (
 from pipelines.engine.model.layers import LayerBuilder
 from pipelines.engine.model.rotary import rotate
 from pipelines.engine.state.kv_cache import StateSpec
-from pipelines.families.architecture import SelfAttention
+from pipelines.families.architecture import SelfAttention, changed_fields
 
 # From so many positions on, bfloat16 attention on a CPU is computed by two products and a softmax:
 # 6 heads of 1,500 positions took 9.8 ms on four cores, with torch's fused attention 16.7; at 200
@@ -31,6 +31,8 @@ _UNFUSED_LENGTH = 400
 
 class _Attention(Block[Pass]):
     """The weights of self-attention."""
+
+    reads = ("positions", "scaled")
 
     def __init__(self, build: LayerBuilder, data: SelfAttention, name: str, layer: int) -> None:
         stack, attn = build.stack, f"{name}.self_attn"
@@ -54,7 +56,8 @@ class EncoderAttention(_Attention[EncoderPass]):
     def __init__(self, build: LayerBuilder, data: SelfAttention, name: str, layer: int) -> None:
         super().__init__(build, data, name, layer)
         self._compiled_attention = None
-        if isinstance(self._qkv, CompiledLinear):
+        known = not changed_fields(data, ("positions", "scaled"))
+        if known and isinstance(self._qkv, CompiledLinear):
             scale = self._head_dim**-0.5 if self._scale is None else self._scale
             self._compiled_attention = CompiledAttention.of(
                 self._qkv.library, self._head_dim, scale
@@ -82,7 +85,9 @@ class EncoderAttention(_Attention[EncoderPass]):
         def after(tile: slice) -> None:
             hidden[tile] = self.add(hidden[tile], self._out(mixed[tile]))
 
-        jobs = [partial(self._attend, head, qkv, mixed) for head in range(self._heads)]
+        jobs = [
+            partial(self._attend, head, qkv, mixed, context.mask) for head in range(self._heads)
+        ]
         return TileSteps(before, jobs, after)
 
     def _project(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
@@ -97,7 +102,7 @@ class EncoderAttention(_Attention[EncoderPass]):
             rotate(qkv.view(*qkv.shape[:-1], 3, self._heads, -1)[..., :2, :, :], rotation)
         return qkv
 
-    def _attend(self, head: int, qkv: Tensor, mixed: Tensor) -> None:
+    def _attend(self, head: int, qkv: Tensor, mixed: Tensor, mask: Tensor | None) -> None:
         """Compute the attention of one head, whose scores stay in the CPU's caches.
 
         In bfloat16 the scores are of that type, as in transformers' own attention. The compiled
@@ -107,11 +112,18 @@ class EncoderAttention(_Attention[EncoderPass]):
             head: Its index.
             qkv: [length, 3 × heads × head_dim], of all positions.
             mixed: [length, heads × head_dim]; the part of this head is written.
+            mask: [1, heads, length, length], or None, as the kernels need it.
         """
         length = len(qkv)
         query, keys, values = qkv.view(length, 3, self._heads, -1)[:, :, head].unbind(1)
         result = mixed.view(length, self._heads, -1)[:, head]
-        if self._compiled_attention is not None:
+        if mask is not None:
+            result.copy_(
+                F.scaled_dot_product_attention(
+                    query, keys, values, attn_mask=mask[0, head], scale=self._scale
+                )
+            )
+        elif self._compiled_attention is not None:
             self._compiled_attention(query, keys, values, result)
         elif qkv.dtype == torch.bfloat16 and length >= _UNFUSED_LENGTH:
             scale = query.shape[-1] ** -0.5 if self._scale is None else self._scale

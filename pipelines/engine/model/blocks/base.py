@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -30,13 +30,14 @@ class EncoderPass:
 
     mask: Tensor | None
     rotation: tuple[Tensor, Tensor] | None
-    _buffers: dict[str, Tensor] = field(default_factory=dict)
+    _buffers: dict[tuple[str, int], Tensor] = field(default_factory=dict)
 
     def buffer(self, name: str, x: Tensor, columns: int) -> Tensor:
         """Return a temporary [len(x), columns] that a kind of block uses in all layers."""
-        if name not in self._buffers:
-            self._buffers[name] = x.new_empty(len(x), columns)
-        return self._buffers[name]
+        key = name, columns
+        if key not in self._buffers:
+            self._buffers[key] = x.new_empty(len(x), columns)
+        return self._buffers[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +68,29 @@ class TileSteps:
         after: Runs for every tile, after all `jobs`.
     """
 
-    before: TileStep | None
-    jobs: Sequence[Callable[[], None]]
-    after: TileStep
+    before: TileStep | None = None
+    jobs: Sequence[Callable[[], None]] = ()
+    after: TileStep | None = None
+
+
+class SourceProjection(Protocol):
+    """What projects encoded sources to the keys and values that a block attends to."""
+
+    def project_kv(self, hidden: Tensor) -> Tensor:
+        """Return the keys and values of encoder states.
+
+        Args:
+            hidden: [batch, length, d_model].
+
+        Returns:
+            [2 (keys, values), batch, heads, length, head_dim].
+        """
+        ...
+
+    @property
+    def compiled_kv(self) -> CompiledBlock | None:
+        """The weights of `project_kv` for the compiled kernels; None if unsupported."""
+        ...
 
 
 class Block(ABC, Generic[Pass]):
@@ -78,7 +99,16 @@ class Block(ABC, Generic[Pass]):
     Args:
         build: Builds its parts.
         norm: The name of its norm in the checkpoint.
+
+    Attributes:
+        reads: The fields of its data that it computes with. Another one that has not its default
+            is an error when a model is loaded.
+        by_position: Each position is computed from itself alone, so that tiles of a source are,
+            too.
     """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    by_position: ClassVar[bool] = False
 
     def __init__(self, build: LayerBuilder, norm: str) -> None:
         self.norm, self._norm_first = build.norm(norm), build.stack.norm.first
@@ -99,6 +129,11 @@ class Block(ABC, Generic[Pass]):
         return None
 
     @property
+    def source_projection(self) -> SourceProjection | None:
+        """What projects encoded sources for a decoder's block; None if it reads none."""
+        return None
+
+    @property
     def compiled(self) -> CompiledBlock | None:
         """The weights for the compiled kernels; None if torch's operations compute the block."""
         return None
@@ -114,14 +149,17 @@ class Block(ABC, Generic[Pass]):
     def tile_steps(self, hidden: Tensor, context: Pass) -> TileSteps:
         """Return how an encoder's block computes a source tile by tile.
 
-        Blocks that compute each position from itself alone inherit this.
+        Here one thread computes the whole source, unless the block is `by_position`.
 
         Args:
             hidden: The states [length, d_model], which the steps overwrite.
             context: What all blocks of the pass share.
         """
 
-        def after(tile: slice) -> None:
+        def of_tile(tile: slice) -> None:
             hidden[tile] = self(hidden[tile], context)
 
-        return TileSteps(None, (), after)
+        def of_source() -> None:
+            hidden.copy_(self(hidden[None], context)[0])
+
+        return TileSteps(after=of_tile) if self.by_position else TileSteps(jobs=[of_source])

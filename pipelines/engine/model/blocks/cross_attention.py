@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.host.stack import CompiledBlock
-from pipelines.engine.model.blocks.base import Block, DecoderPass
+from pipelines.engine.model.blocks.base import Block, DecoderPass, SourceProjection
 from pipelines.engine.model.layers import LayerBuilder
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.state.forward_batch import AttentionMetadata
@@ -17,6 +17,8 @@ from pipelines.families import architecture
 
 class CrossAttention(Block[DecoderPass]):
     """Attention of new tokens to the positions of a source, and the source's keys and values."""
+
+    reads = ("scaled",)
 
     def __init__(
         self, build: LayerBuilder, data: architecture.CrossAttention, name: str, layer: int
@@ -38,20 +40,15 @@ class CrossAttention(Block[DecoderPass]):
         return CompiledBlock.of(self._data, (self._query, self._out), self.norm.affine)
 
     @property
+    def source_projection(self) -> SourceProjection:
+        return self
+
+    @property
     def compiled_kv(self) -> CompiledBlock | None:
-        """The weights of `project_kv` for the compiled kernels; None if unsupported."""
         kv = self._kv
         return CompiledBlock(self._data, (kv,), None) if isinstance(kv, CompiledLinear) else None
 
     def project_kv(self, hidden: Tensor) -> Tensor:
-        """Keys and values of encoder states.
-
-        Args:
-            hidden: [batch, length, d_model].
-
-        Returns:
-            [2 (keys, values), batch, heads, length, head_dim].
-        """
         batch, length, _ = hidden.shape
         both = self._kv(hidden).view(batch, length, 2, self._heads, -1)
         return both.permute(2, 0, 3, 1, 4)

@@ -38,9 +38,16 @@ def _gelu_beside_int8(x: Tensor) -> Tensor:
 class FeedForward(Block[object]):
     """Two linear layers with an activation, or a gated one, between them."""
 
+    reads = ("width", "activation", "gated", "gate_last")
+    by_position = True
+
     def __init__(
         self, build: LayerBuilder, data: architecture.FeedForward, name: str, layer: int
     ) -> None:
+        if data.activation not in _ACTIVATIONS:
+            raise build.error(
+                f"the activation {data.activation!r} is not one of {sorted(_ACTIVATIONS)}"
+            )
         d_model, width = build.stack.d_model, data.width
         self._data = data
         if data.gate_last:
