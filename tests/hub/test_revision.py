@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ModelError
+from pipelines.errors import ModelError, ModelNotFound
 from pipelines.hub import folder_or_pull
 from pipelines.hub.cache import storage_folder
 from tests.fixtures.hub import Hub
@@ -30,3 +30,12 @@ def test_a_hub_that_answers_with_another_commit_is_refused(hub: Hub) -> None:
     with pytest.raises(ModelError, match="answers with commit [0-9a-f]{40} for f{40}"):
         folder_or_pull("tiny", True, revision="f" * 40)
     assert refs() == set()
+
+
+def test_a_ref_that_is_named_like_a_commit_is_not_followed(hub: Hub) -> None:
+    hosted = hub.host_files(TINY, whisper_files())
+    folder = folder_or_pull("tiny", True, revision="v2")
+    (storage_folder(TINY) / "refs" / ("f" * 40)).write_text(hosted.commit)
+    with pytest.raises(ModelNotFound, match="at f{40} is not in"):
+        folder_or_pull("tiny", False, revision="f" * 40)
+    assert folder_or_pull("tiny", False, revision="v2") == folder
