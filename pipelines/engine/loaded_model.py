@@ -20,7 +20,7 @@ from pipelines.engine.decoding.request import FinishReason, Request
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.decoding.statistics import Statistics
-from pipelines.engine.model.sources import NoSource, Source, source_of
+from pipelines.engine.model.sources import NoSource, Source
 from pipelines.engine.model.sources.base import check_vocabulary
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource
@@ -49,7 +49,7 @@ class LoadedModel:
         budget: MemoryBudget | None = None,
     ) -> None:
         self._architecture, self._folder = backend.architecture, backend.folder
-        self._source = source_of(backend.architecture)
+        self._source = backend.source
         self._scheduler = scheduler
         self._batch: Batch | None = Batch(backend, max_batch, budget or MemoryBudget())
         self._ahead: set[Future[EncodedSource]] = set()  # what is encoded in the background
@@ -255,8 +255,6 @@ class LoadedModel:
         )
 
     def _checked_sources(self, sources: Sequence[Any]) -> list[Any]:
-        if isinstance(self._source, NoSource):
-            raise RequestError(f"{self.folder.name} is decoder-only: it has nothing to encode")
         return self._source.check(sources, self.takes_any_shapes)
 
     def score(self, encoded: EncodedSource, tokens: Sequence[int]) -> Tensor:

@@ -139,10 +139,11 @@ class Stack:
         max_positions: Longest sequence.
         blocks: Of each layer, in order.
         norm: Of the blocks, and of the two norms below.
-        final_norm: One more norm after the last layer.
         positions: What is added to the embeddings. "table" reads position embeddings from the
             checkpoint; "sinusoidal" computes those that the checkpoint leaves out (first half sine,
-            second half cosine, as in Marian); "fairseq" does so at other rates (M2M100).
+            second half cosine, as in Marian); "fairseq" does so at other rates (M2M100); "none"
+            adds nothing.
+        final_norm: One more norm after the last layer.
         position_offset: Entries of the position table before position 0 (2 in BART).
         embedding_scale: Factor on the token embeddings.
         embedding_norm: A norm on the embeddings (BART, mBART).
@@ -155,8 +156,8 @@ class Stack:
     max_positions: int
     blocks: tuple[Block, ...]
     norm: Norm
+    positions: Positions
     final_norm: bool = False
-    positions: Positions = "none"
     position_offset: int = 0
     embedding_scale: float = 1.0
     embedding_norm: bool = False

@@ -84,6 +84,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
             max_positions=positions,
             blocks=(SelfAttention(rotary), *cross, feed_forward),
             norm=Norm(first=True, bias=False),
+            positions="none",
             final_norm=True,
         )
 

@@ -81,6 +81,7 @@ def t5_architecture(config: Mapping[str, Any]) -> Architecture:
             max_positions=max(512, positions),
             blocks=blocks,
             norm=norm,
+            positions="none",
             final_norm=True,
         )
 

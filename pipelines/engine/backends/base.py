@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.model.precision import ComputePlan
+from pipelines.engine.model.sources import Source
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.families.architecture import Architecture
@@ -88,6 +89,7 @@ class Backend(Protocol):
 
     plan: ComputePlan
     architecture: Architecture
+    source: Source
 
     @property
     def reports_attention(self) -> bool:

@@ -57,8 +57,8 @@ class NativeBackend:
         self.architecture = architecture_of(read_config(folder), str(folder))
         self.shortlist = shortlist
         self._check_shortlist()
-        self._source = source_of(self.architecture)
-        is_sound, head_dim = self._source.is_sound, self.architecture.encoder.head_dim
+        self.source = source_of(self.architecture)
+        is_sound, head_dim = self.source.is_sound, self.architecture.encoder.head_dim
         plan = plan.for_audio_source(head_dim) if is_sound else plan.for_text_source()
         if isinstance(self.architecture.decoder.attention_positions, RelativePositions):
             plan = plan.without_float16_activations()
@@ -69,9 +69,9 @@ class NativeBackend:
         weights = open_weights(folder).named(tensor_name)
         with torch.inference_mode():
             # The decoder first: laying out its token embedding takes the most memory.
-            self._decoder = Decoder(weights, self.architecture, plan, self.shortlist)
+            self._decoder = Decoder(weights, self.architecture, self.source, plan, self.shortlist)
             trim_heap()
-            self._encoder = Encoder(weights, self.architecture, plan)
+            self._encoder = Encoder(weights, self.architecture, self.source, plan)
             trim_heap()
         self._owner = object()
 
@@ -174,7 +174,7 @@ class NativeBackend:
         """Encode sources in batches; one EncodedSource per source and backend."""
         self._compute_threads.use()
         on_gpu = self.plan.on_gpu
-        batches = [[*range(len(sources))]] if on_gpu else self._source.batches(sources)
+        batches = [[*range(len(sources))]] if on_gpu else self.source.batches(sources)
         jobs = [
             partial(self._encode_batch, [sources[i] for i in batch], backends) for batch in batches
         ]

@@ -99,7 +99,7 @@ class TransformersBackend:
         self._joins: bool | None = None  # whether rows of its cache can be joined; None: not known
         self._decoder_config = module.config.get_text_config(decoder=True)
         self.architecture = _architecture(module, self._forward)
-        self._source = source_of(self.architecture)
+        self.source = source_of(self.architecture)
         side = StackPrecision("dense", module.dtype, module.dtype)
         compute_type = str(module.dtype).removeprefix("torch.")
         self.plan = ComputePlan(compute_type, module.device, side, side, "the module's own")
@@ -108,7 +108,7 @@ class TransformersBackend:
     @property
     def reports_attention(self) -> bool:
         """Whether the module can return cross-attention weights: in "eager" attention only."""
-        if isinstance(self._source, NoSource):
+        if isinstance(self.source, NoSource):
             return False
         config = self._forward.decoder.config
         return getattr(config, "_attn_implementation", None) == "eager"
@@ -157,7 +157,7 @@ class TransformersBackend:
         shapes."""
         if not self._forward.batched:
             return [[index] for index in range(len(sources))]
-        if self._source.is_padded:
+        if self.source.is_text:
             order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
             groups = [order]
         else:
@@ -214,7 +214,7 @@ class TransformersBackend:
         groups: dict[Any, list[_Row]] = {}
         for row in rows:
             past = -1 if row.slot.past is None else len(row.slot.ids)
-            source = 0 if self._source.is_padded else row.encoded.length
+            source = 0 if self.source.is_text else row.encoded.length
             # The first pass of all is of one row: its cache shows whether rows can be joined.
             alone = row.index if not (self._forward.batched and self._joins) else None
             groups.setdefault((past, row.slot.length, source, alone), []).append(row)
@@ -313,6 +313,7 @@ def _stack(config: Any) -> Stack:
         max_positions=_UNLIMITED_POSITIONS if relative or not limits else limits[0],
         blocks=(),
         norm=Norm(first=False),
+        positions="none",
     )
 
 

@@ -60,6 +60,7 @@ class UncachedBackend:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.plan, self.architecture = backend.plan, backend.architecture
+        self.source = backend.source
         self.reports_attention = False
         self.folder, self.source_dtype = backend.folder, backend.source_dtype
         self.owns, self.encode = backend.owns, backend.encode

@@ -27,7 +27,7 @@ from pipelines.engine.model.layers import (
 )
 from pipelines.engine.model.lm_head import LMHead
 from pipelines.engine.model.precision import ComputePlan
-from pipelines.engine.model.sources import SourceSpan, source_of
+from pipelines.engine.model.sources import Source, SourceSpan
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.forward_batch import AttentionMetadata, ForwardBatch, attention_metadata
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
@@ -49,13 +49,14 @@ class Decoder:
         self,
         weights: Weights,
         architecture: Architecture,
+        source: Source,
         plan: ComputePlan,
         shortlist: Sequence[int] | None = None,
     ) -> None:
         stack = architecture.decoder
         build = LayerBuilder(weights, stack, plan.decoder, plan.device, plan.encoder)
         self.dtype, self.device = plan.decoder.activation_dtype, plan.device
-        self._stack, self._long_sources = stack, source_of(architecture).is_long
+        self._stack, self._long_sources = stack, source.is_long
         self._d_model, self._max_length = stack.d_model, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
         self._embedding = Embedding(build, name, architecture.vocab_size)

@@ -15,7 +15,7 @@ from pipelines.engine.model.blocks import encoder_blocks
 from pipelines.engine.model.blocks.base import EncoderPass, TileStep
 from pipelines.engine.model.layers import LayerBuilder, Norm, StackInput, affine_of
 from pipelines.engine.model.precision import ComputePlan
-from pipelines.engine.model.sources import SourceSpan, source_of
+from pipelines.engine.model.sources import Source, SourceSpan
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.forward_batch import padding_mask
 from pipelines.engine.weights.checkpoint import Weights
@@ -30,11 +30,13 @@ _MIN_TILE, _MAX_TILE = 64, 256
 class Encoder:
     """Sources → hidden states. Its stem embeds the sources of the model's kind."""
 
-    def __init__(self, weights: Weights, architecture: Architecture, plan: ComputePlan) -> None:
+    def __init__(
+        self, weights: Weights, architecture: Architecture, source: Source, plan: ComputePlan
+    ) -> None:
         stack = architecture.encoder
         build = LayerBuilder(weights, stack, plan.encoder, plan.device)
         self.dtype, self.device = plan.encoder.activation_dtype, plan.device
-        self._stem = source_of(architecture).stem(build)
+        self._stem = source.stem(build)
         self._input = StackInput(build, "encoder")
         self._blocks = encoder_blocks(build)
         self._final_norm = build.norm("model.encoder.layer_norm") if stack.final_norm else None

@@ -34,13 +34,11 @@ class StateSpec:
         parts: Tensors, such as 2 for keys and values.
         heads: Vectors of a part.
         width: Numbers of a vector.
-        dtype: None for that of the cache.
     """
 
     parts: int
     heads: int
     width: int
-    dtype: torch.dtype | None = None
 
 
 class _SlotCache:
@@ -75,7 +73,7 @@ class _SlotCache:
                 position_capacity,
                 state.width,
                 device=device,
-                dtype=state.dtype or dtype,
+                dtype=dtype,
             )
             for state in states
         ]

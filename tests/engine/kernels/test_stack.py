@@ -31,7 +31,7 @@ _UNKNOWN: Any = "tanh"  # an activation that the kernels do not have
 _STACK = Stack(
     layers=1, heads=2, head_dim=16, d_model=_WIDTH, max_positions=8,
     blocks=(SelfAttention(), CrossAttention(), _FEED_FORWARD), norm=Norm(first=True),
-    final_norm=True,
+    positions="none", final_norm=True,
 )  # fmt: skip
 
 

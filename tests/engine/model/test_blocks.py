@@ -17,6 +17,7 @@ from pipelines.engine.model.decoder import Decoder
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.layers import LayerBuilder
 from pipelines.engine.model.precision import ComputePlan, StackPrecision
+from pipelines.engine.model.sources import source_of
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.errors import CheckpointError
@@ -111,8 +112,13 @@ def _architecture(encoder: Stack = _STACK, decoder: Stack = _STACK) -> Architect
     )  # fmt: skip
 
 
+def _encoder_of(stack: Stack) -> Encoder:
+    model = _architecture(encoder=stack)
+    return Encoder(_RandomWeights(), model, source_of(model), _PLAN)
+
+
 def _encoder(*data: architecture.Block) -> Encoder:
-    return Encoder(_RandomWeights(), _architecture(replace(_STACK, blocks=data)), _PLAN)
+    return _encoder_of(replace(_STACK, blocks=data))
 
 
 @pytest.fixture(params=[_Shift, _ShiftByJobs])
@@ -174,13 +180,13 @@ def test_what_an_encoder_does_not_compute_is_refused_at_loading(
 def test_what_a_decoder_does_not_compute_is_refused_at_loading(
     data: tuple[architecture.Block, ...], reason: str
 ) -> None:
-    stack = replace(_STACK, blocks=data)
+    model = _architecture(decoder=replace(_STACK, blocks=data))
     with pytest.raises(CheckpointError, match=reason):
-        Decoder(_RandomWeights(), _architecture(decoder=stack), _PLAN)
+        Decoder(_RandomWeights(), model, source_of(model), _PLAN)
 
 
 @pytest.mark.parametrize("positions", ["alibi", ""])
 def test_unknown_positions_are_refused_at_loading(positions: Any) -> None:
     stack = replace(_STACK, blocks=(SelfAttention(), _FEED_FORWARD), positions=positions)
     with pytest.raises(CheckpointError, match="^some-folder: positions of the kind"):
-        Encoder(_RandomWeights(), _architecture(stack), _PLAN)
+        _encoder_of(stack)

@@ -140,7 +140,8 @@ def _head_is_right(random: _Random) -> bool:
 def _stack(random: _Random, norm_first: bool) -> Stack:
     return Stack(
         layers=_LAYERS, heads=_HEADS, head_dim=random.head_dim, d_model=random.d_model,
-        max_positions=64, blocks=(), norm=Norm(first=norm_first), final_norm=norm_first,
+        max_positions=64, blocks=(), norm=Norm(first=norm_first), positions="none",
+        final_norm=norm_first,
     )  # fmt: skip
 
 

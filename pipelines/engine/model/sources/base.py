@@ -67,14 +67,15 @@ class Source(ABC):
         architecture: The model's, which has the limits of its sources.
 
     Attributes:
-        is_sound: Encoded in the precision of audio encoders, on a CPU one by one.
+        is_sound: Sound, which is encoded in the precision of audio encoders, on a CPU one by one.
         is_long: So long that the decoder reads keys and values in place where it can.
-        is_padded: Sources of different lengths share a pass.
+        is_text: Token ids. A wrapped module gets sources of different lengths in one pass, padded
+            and with a mask.
     """
 
     is_sound: ClassVar[bool] = False
     is_long: ClassVar[bool] = False
-    is_padded: ClassVar[bool] = False
+    is_text: ClassVar[bool] = False
 
     def __init__(self, architecture: Architecture) -> None:
         self._architecture = architecture

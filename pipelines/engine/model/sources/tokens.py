@@ -29,7 +29,7 @@ _EXAMPLE_TOKENS, _SHORT_TOKENS = 20, 8
 class TokenSource(Source):
     """Sequences of token ids, of any lengths."""
 
-    is_padded = True
+    is_text = True
 
     def check(self, sources: Sequence[Any], any_shapes: bool) -> list[list[int]]:
         return [self._checked(source) for source in sources]
