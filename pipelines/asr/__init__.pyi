@@ -36,6 +36,9 @@ from .audio.isolated import (
 from .audio.isolated import (
     load_audio_isolated as load_audio_isolated,
 )
+from .audio.speech_filter import (
+    WINDOW_VAD as WINDOW_VAD,
+)
 from .live.events import (
     CommittedText as CommittedText,
 )

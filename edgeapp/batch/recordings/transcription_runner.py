@@ -288,8 +288,12 @@ class TranscriptionRunner:
         stands among the job's choices.
         """
         from pipelines import TranscribeOptions, __version__
+        from pipelines.asr import WINDOW_VAD
 
         default, options = asdict(TranscribeOptions()), asdict(chosen)
+        if chosen.vad_filter and not chosen.in_chunks:
+            # These defaults have changed: a job of an earlier version has other speech.
+            options["vad_parameters"] = asdict(chosen.vad.over(WINDOW_VAD))
         del options["priority"], options["batch_size"]
         return job_key(
             Path(source),
@@ -521,9 +525,8 @@ class TranscriptionRunner:
                 print_note(str(error))
                 return
             if (folder := self.output.folder) is not None:
-                print_note(
-                    f"{name}: what was finished is in {folder}, in files that end with .part"
-                )
+                where = (folder / name).parent.absolute()
+                print_note(f"{name}: what was finished is in {where}, in files that end with .part")
 
 
 def _part_of(path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import reserved
 from edgeapp.cli import app
 from pipelines import OutputError
+from pipelines.asr import WINDOW_VAD
 
 pytestmark = pytest.mark.slow
 QUESTION = Path(__file__).resolve().parents[4] / "assets" / "samples" / "question.flac"
@@ -112,6 +114,14 @@ def test_bilingual_subtitles_are_the_translated_files(tmp_path: Path) -> None:
     (cue,) = both.strip().split("\n\n")
     assert " ".join(cue.splitlines()[2:]).split() == english.split() + german.split()
     assert german.split()[0] not in alone
+
+
+def test_other_defaults_of_speech_are_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("-f", "txt", "--batch-size", "1", "--vad-filter", "True")
+    assert transcribe(*command)[0] == 0
+    assert "done already" in plan(*command)
+    monkeypatch.setattr("pipelines.asr.WINDOW_VAD", replace(WINDOW_VAD, speech_pad_ms=300))
+    assert "done already" not in plan(*command)
 
 
 def test_full_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
