@@ -16,6 +16,7 @@ What an option means stands in its metadata, for command lines, schemas and `hel
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -90,7 +91,8 @@ def option(
     Args:
         default: Its default.
         help: What it means, in whole sentences.
-        range: The numbers that it, or each of its items, may have. None is always allowed.
+        range: The numbers that it, or each of its items, may have. None is allowed if the field's
+            type names it.
         choices: The texts that it may have.
         flag: Its name on a command line, if that is not the field's.
         group: The heading under which a command line lists it.
@@ -123,10 +125,12 @@ def check_ranges(options: Any) -> None:
             if value not in choices:
                 names = " or ".join(map(repr, choices))
                 raise OptionError(f"{each.name} must be {names}, not {value!r}")
-        elif limits is not None and value is not None:
+        elif limits is not None and (value is not None or "None" not in str(each.type)):
             for number in value if isinstance(value, tuple) else (value,):
                 if number not in limits:
-                    raise OptionError(f"{each.name} must be {limits}, not {number!r}")
+                    wrong_kind = limits.whole and not isinstance(number, Integral)
+                    wanted = "a whole number" if wrong_kind else limits
+                    raise OptionError(f"{each.name} must be {wanted}, not {number!r}")
 
 
 def renamed(**former: tuple[str, Callable[[Any, Any], Any]]) -> Callable[[Class], Class]:
@@ -147,7 +151,7 @@ def renamed(**former: tuple[str, Callable[[Any, Any], Any]]) -> Callable[[Class]
                 warn(
                     f"{cls.__name__}({old}=…) is now {cls.__name__}({new}=…)",
                     DeprecationWarning,
-                    stacklevel=2,
+                    stacklevel=_callers_level(),
                 )
                 given[new] = convert(given.pop(old), given.get(new))
             init(self, *args, **given)
@@ -157,6 +161,17 @@ def renamed(**former: tuple[str, Callable[[Any, Any], Any]]) -> Callable[[Class]
         return cls
 
     return decorate
+
+
+def _callers_level() -> int:
+    """Return the `stacklevel` with which a warning of the calling function names the code that uses
+    this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_globals.get("__name__", "").split(".")[0] in ("pipelines", "dataclasses"):
+        if frame.f_back is None:
+            break
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def with_fields(options: Options, overrides: Mapping[str, Any]) -> Options:

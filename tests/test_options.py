@@ -38,11 +38,26 @@ def test_numbers_out_of_range_are_refused_by_name(options: Any) -> None:
         wrong += [limits.above] if np.isfinite(limits.above) else []
         wrong += [limits.high + 1] if np.isfinite(limits.high) else []
         wrong += [1.5] if limits.whole else []
+        # None is an empty tuple.
+        wrong += [None] if "None" not in each.type and not each.type.startswith("tuple") else []
         for value in wrong:
             with pytest.raises(OptionError, match=each.name):
                 options(**{each.name: value})
             checked += 1
     assert checked
+
+
+def test_a_fraction_is_refused_in_plain_words() -> None:
+    with pytest.raises(OptionError, match=r"beam_size must be a whole number, not 5\.0"):
+        TranscribeOptions(beam_size=5.0)  # type: ignore[arg-type]
+
+
+def test_live_options_have_their_own_speech() -> None:
+    assert LiveOptions(vad={"threshold": 0.4}).vad == VadOptions(threshold=0.4)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="vad: no such option: treshold"):
+        LiveOptions(vad={"treshold": 0.4})  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"vad_parameters has no effect .*LiveOptions\(vad"):
+        LiveOptions(transcribe=TranscribeOptions(vad_parameters={"threshold": 0.4}))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from operator import index
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -38,7 +38,7 @@ def _in_ms(seconds: float | None, _: object) -> float | None:
     long_pause_s=("long_pause_ms", _in_ms),
 )
 @described
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VadOptions:
     """What counts as speech, and where it begins and ends. Names and units are faster-whisper's.
 
@@ -107,6 +107,24 @@ class VadOptions:
                 f"neg_threshold must be at most threshold ({self.threshold}), not {self.release}"
             )
 
+    @classmethod
+    def of(cls, given: object, name: str) -> VadOptions:
+        """Return options of which a dictionary, or another dataclass, has some.
+
+        Raises:
+            OptionError: `given`, the value of the option `name`, is neither, or one is unknown.
+        """
+        if isinstance(given, cls):
+            return given
+        if is_dataclass(given) and not isinstance(given, type):
+            given = asdict(given)
+        if not isinstance(given, Mapping):
+            raise OptionError(f"{name} takes VadOptions, or a dictionary, not {given!r}")
+        try:
+            return with_fields(cls(), given)
+        except OptionError as error:
+            raise OptionError(f"{name}: {error}") from None
+
     @property
     def release(self) -> float:
         """neg_threshold, or its default, as in Silero's get_speech_timestamps."""
@@ -130,8 +148,8 @@ def _vad_parameter(name: str) -> tuple[str, Callable[[Any, Any], Any]]:
     def convert(value: float | None, given: VadOptions | Mapping[str, Any] | None) -> Any:
         if value is None:
             return given
-        known = given if isinstance(given, VadOptions) else VadOptions(**(given or {}))
-        return replace(known, **{name: value})
+        known = asdict(given) if isinstance(given, VadOptions) else given or {}
+        return {**known, name: value}  # All that are given are checked together.
 
     return "vad_parameters", convert
 
@@ -330,8 +348,8 @@ class TranscribeOptions:
     )
     repetition_penalty: float = option(
         1.0,
-        "Divides the score of tokens that the window's text has already, as in faster- "
-        "whisper; 1 is none.",
+        "Divides the score of tokens that the window's text has already, as in faster-whisper; "
+        "1 is none.",
         range=Range(above=0),
     )
     no_repeat_ngram_size: int = option(
@@ -396,8 +414,8 @@ class TranscribeOptions:
                 self._set(name, tuple(value))
         if self.initial_prompt is not None and not isinstance(self.initial_prompt, str):
             self._set("initial_prompt", _numbers("initial_prompt", self.initial_prompt, int))
-        if isinstance(self.vad_parameters, Mapping):
-            self._set("vad_parameters", _vad_options(self.vad_parameters))
+        if self.vad_parameters is not None:
+            self._set("vad_parameters", VadOptions.of(self.vad_parameters, "vad_parameters"))
         check_ranges(self)
         if not self.temperatures:
             raise OptionError("temperature needs at least one value")
@@ -444,7 +462,12 @@ class TranscribeOptions:
     @property
     def vad(self) -> VadOptions:
         """What counts as speech: `vad_parameters`, or the defaults."""
-        return VadOptions() if self.vad_parameters is None else _vad_options(self.vad_parameters)
+        return VadOptions.of(self.vad_parameters or VadOptions(), "vad_parameters")
+
+    @property
+    def log_prob_threshold(self) -> float | None:
+        """faster-whisper's name of `logprob_threshold`."""
+        return self.logprob_threshold
 
     @property
     def parallel_chunks(self) -> int:
@@ -464,15 +487,6 @@ class TranscribeOptions:
         if isinstance(self.temperature, (int, float)):
             return (float(self.temperature),)
         return tuple(self.temperature)
-
-
-def _vad_options(parameters: VadOptions | Mapping[str, Any]) -> VadOptions:
-    if isinstance(parameters, VadOptions):
-        return parameters
-    try:
-        return with_fields(VadOptions(), parameters)
-    except OptionError as error:
-        raise OptionError(f"vad_parameters: {error}") from None
 
 
 def _numbers(name: str, value: object, kind: Callable[[Any], T]) -> tuple[T, ...]:

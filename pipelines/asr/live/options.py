@@ -49,9 +49,9 @@ class LiveOptions:
     )
     vad: VadOptions = option(
         VadOptions(),
-        "Voice activity detection. After `min_silence_duration_ms` the text is final. If "
-        "`long_pause_ms` is given, only a pause of that length ends the utterance, and before it a "
-        "sentence may go on.",
+        "Voice activity detection: `VadOptions`, or a dictionary of its fields. After "
+        "`min_silence_duration_ms` the text is final. If `long_pause_ms` is given, only a pause of "
+        "that length ends the utterance, and before it a sentence may go on.",
     )
     min_chunk_s: float = option(
         0.5,
@@ -117,6 +117,7 @@ class LiveOptions:
     )
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "vad", VadOptions.of(self.vad, "vad"))
         check_ranges(self)
         codes = tuple(dict.fromkeys(map(language_code, self.languages)))
         if codes and self.transcribe.language is not None:
@@ -127,6 +128,8 @@ class LiveOptions:
         if len(codes) == 1:
             object.__setattr__(self, "transcribe", replace(self.transcribe, language=codes[0]))
         object.__setattr__(self, "languages", codes if len(codes) > 1 else ())
+        if self.transcribe.vad_parameters is not None:
+            raise OptionError("vad_parameters has no effect on live speech: LiveOptions(vad=…)")
         for name, usual in _UNUSED.items():
             if getattr(self.transcribe, name) != usual:
                 raise OptionError(

@@ -86,6 +86,11 @@ def test_former_names_of_options_warn() -> None:
     with pytest.warns(DeprecationWarning, match="vad_parameters"):
         again = with_fields(options, {"vad_min_silence_duration_ms": 300})
     assert again.vad == VadOptions(threshold=0.4, speech_pad_ms=100, min_silence_duration_ms=300)
+    former = {"vad_neg_threshold": 0.5, "vad_threshold": 0.6}
+    with pytest.warns(DeprecationWarning, match="vad_parameters") as caught:
+        options = with_fields(options, former)
+    assert {each.filename for each in caught} == {__file__}
+    assert (options.vad.threshold, options.vad.neg_threshold) == (0.6, 0.5)
 
 
 def test_one_threshold_for_files_and_live() -> None:

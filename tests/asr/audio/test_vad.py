@@ -275,7 +275,15 @@ def offline(audio: Audio, options: VadOptions) -> tuple[Spans, Spans]:
 @settings(max_examples=150, derandomize=True)
 @given(runs_strategy, st.integers(0, FRAME - 1), options_strategy)
 @example(  # the pause that ends it, and its greatest length, in the same frame
-    [(SPEECH, 31), (SILENCE, 9)], 0, VadOptions(0.5, None, 0.0, 1.0, 0.0, 0.0)
+    [(SPEECH, 31), (SILENCE, 9)],
+    0,
+    VadOptions(
+        threshold=0.5,
+        min_speech_duration_ms=0,
+        max_speech_duration_s=1,
+        min_silence_duration_ms=0,
+        speech_pad_ms=0,
+    ),
 )
 def test_every_utterance_is_found_and_no_speech_is_lost(
     runs: list[tuple[float, int]], tail: int, options: VadOptions
