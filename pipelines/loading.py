@@ -14,10 +14,10 @@ def device_name(device: str, index: int | Sequence[int]) -> str:
 
     Args:
         device: "auto", "cpu", "cuda" or "cuda:N".
-        index: The number of the GPU; of a sequence only one.
+        index: The number of the GPU; of a sequence only one. 0 leaves the choice to `device`.
 
     Raises:
-        OptionError: Several GPUs are named, or the device has no numbers.
+        OptionError: Several GPUs are named, or the device has no numbers or one already.
     """
     if not isinstance(index, int):
         if len(index) != 1:
@@ -26,8 +26,10 @@ def device_name(device: str, index: int | Sequence[int]) -> str:
                 "for each of them"
             )
         index = index[0]
-    if index == 0 or device == "cpu":
+    if index == 0:
         return device
-    if device != "cuda":
-        raise OptionError(f"device_index {index} needs the device 'cuda', not {device!r}")
+    if index < 0:
+        raise OptionError(f"device_index must be 0 or more, not {index}")
+    if device not in ("auto", "cuda"):
+        raise OptionError(f"device {device} and device_index {index} exclude each other")
     return f"cuda:{index}"

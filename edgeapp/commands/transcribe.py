@@ -64,6 +64,7 @@ from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError, TranscribeOptions
+from pipelines.loading import device_name
 
 if TYPE_CHECKING:
     from edgeapp.cluster.remote_models import Cluster
@@ -421,7 +422,7 @@ def transcribe(
                 "`edgeapp transcribe --help` lists the options"
             )
         if device_index is not None:
-            device = _device_with_index(device, device_index)
+            device = device_name(device or "auto", device_index)
         if fp16 is not None:
             compute_type = _compute_type_of(fp16 == "True", compute_type)
         style = None if subtitle_style == AS_RECOGNIZED else style_of(subtitle_style)
@@ -614,15 +615,6 @@ def _batch_size(batched: bool | None, batch_size: int | None) -> int | None:
     if batch_size not in (None, 1):
         raise OptionError(f"--batched False and --batch-size {batch_size} exclude each other")
     return 1
-
-
-def _device_with_index(device: str | None, index: int) -> str:
-    """The device with its number, as whisper-ctranslate2 gives both."""
-    if device == "cpu" or (device and ":" in device):
-        raise OptionError(f"--device {device} and --device-index exclude each other")
-    if index == 0 and device in (None, "auto"):
-        return "auto"
-    return f"cuda:{index}"
 
 
 def _compute_type_of(fp16: bool, compute_type: str | None) -> str:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Literal
 
+from pipelines.asr.audio.chunks import CHUNK_VAD
+from pipelines.asr.audio.speech_filter import WINDOW_VAD
 from pipelines.asr.options import TranscribeOptions, VadOptions
 from pipelines.asr.results import Segment, Transcription, TranscriptionInfo
 from pipelines.asr.transcriber import Recording, Transcriber
 from pipelines.errors import OptionError
+from pipelines.languages import language_code
+from pipelines.notices import notice
 
 __all__ = ["WhisperInfo", "WhisperModel"]
 
 _NO_CLIPS = "0"  # faster-whisper's default: all of the recording
+_WINDOW_S = 30
+_CHUNK_VAD = replace(CHUNK_VAD, max_speech_duration_s=_WINDOW_S)
 
 
 @dataclass(frozen=True)
@@ -24,8 +30,11 @@ class WhisperInfo(TranscriptionInfo):
     """What is known of a recording before it is decoded.
 
     Attributes:
+        duration_after_vad: Seconds of audio that are decoded; in chunks, whose speech is not known
+            before, `duration`.
         transcription_options: How it is transcribed.
-        vad_options: What counts as speech; None without `vad_filter`.
+        vad_options: What counts as speech, without None where a default is meant; None without
+            `vad_filter`.
     """
 
     transcription_options: TranscribeOptions = field(
@@ -156,16 +165,26 @@ class WhisperModel:
             length_penalty: 1 ranks hypotheses by mean log-probability, as in faster-whisper. Other
                 values are those of `TranscribeOptions`.
             log_prob_threshold: `logprob_threshold`.
-            chunk_length: `chunk_s`; with a `batch_size` above 1.
+            chunk_length: `chunk_s`; other than 30 with a `batch_size` above 1.
             batch_size: Above 1: decode in chunks, as BatchedInferencePipeline does.
 
         Returns:
-            The segments, which are decoded as they are iterated, and what is known before.
+            The segments, which are decoded as they are iterated, and what is known before. Those
+            without duration or text are left out, and the others are numbered from 1.
         """
         chunks = batch_size > 1
-        clips = () if clip_timestamps == _NO_CLIPS else clip_timestamps
-        if chunk_length is not None and not chunks:
+        clips = clip_timestamps if isinstance(clip_timestamps, str) else tuple(clip_timestamps)
+        if clips == _NO_CLIPS:
+            clips = ()
+        if chunk_length not in (None, _WINDOW_S) and not chunks:
             raise OptionError("chunk_length needs a batch_size above 1")
+        if self.supported_languages == ["en"]:
+            if language is not None and language_code(language) != "en":
+                notice(
+                    f"{self.transcriber.capabilities.name} recognizes only English, not {language}"
+                )
+                language = "en"
+            multilingual = False
         filtered = chunks or (vad_filter and not clips)  # parts are decoded as they are
         given: dict[str, Any] = {
             "temperature": temperature,
@@ -206,31 +225,39 @@ class WhisperModel:
             language_detection_threshold=language_detection_threshold or 0.0,
             language_detection_segments=language_detection_segments,
             batch_size=batch_size,
-            chunk_s=chunk_length,
+            chunk_s=chunk_length if chunks else None,
             **given,
         )
         result = self.transcriber.transcribe(audio, options)
         found = asdict(result.info)
         if found["language_probability"] is None:
             found["language_probability"] = 1.0
-        vad = options.vad if filtered else None
+        if found["duration_after_vad"] is None:
+            found["duration_after_vad"] = found["duration"]
+        vad = None
+        if filtered:
+            vad = options.vad.over(_CHUNK_VAD if chunks else WINDOW_VAD)
+            vad = replace(vad, neg_threshold=vad.release)
         info = WhisperInfo(**found, transcription_options=options, vad_options=vad)
-        return (_with_progress(result, info.duration) if log_progress else result), info
+        segments = _numbered(result)
+        return (_with_progress(segments, info.duration) if log_progress else segments), info
 
     def detect_language(
         self,
-        audio: Recording,
-        *,
+        audio: Recording | None = None,
+        features: None = None,
         vad_filter: bool = False,
         vad_parameters: Mapping[str, Any] | VadOptions | None = None,
         language_detection_segments: int = 1,
         language_detection_threshold: float = 0.5,
     ) -> tuple[str, float, list[tuple[str, float]]]:
-        """Detect the language of a recording.
+        """Detect the language of a recording; `features` are not accepted in its place.
 
         Returns:
             Language code, its probability, and (code, probability) of all, most probable first.
         """
+        if audio is None or features is not None:
+            raise OptionError("detect_language takes a recording, not its features")
         options = TranscribeOptions(
             batch_size=1,
             vad_filter=vad_filter or None,
@@ -271,7 +298,17 @@ def _write(files: Mapping[str, bytes | IO[bytes]], folder: Path) -> Path:
     return folder
 
 
-def _with_progress(segments: Transcription, duration_s: float | None) -> Iterator[Segment]:
+def _numbered(segments: Transcription) -> Generator[Segment, None, None]:
+    """Return the segments with duration and text, numbered from 1, as faster-whisper's are."""
+    with closing(segments):
+        spoken = (each for each in segments if each.end > each.start and each.text.strip())
+        for number, segment in enumerate(spoken, 1):
+            yield replace(segment, id=number)
+
+
+def _with_progress(
+    segments: Generator[Segment, None, None], duration_s: float | None
+) -> Iterator[Segment]:
     """Return the segments, and show how far they have come."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,18 @@ import faster_whisper
 import numpy as np
 import pytest
 
-from pipelines.asr import Samples, Transcriber, VadOptions, WhisperModel, load_audio
+from pipelines.asr import (
+    Samples,
+    SegmentDone,
+    Transcriber,
+    VadOptions,
+    WhisperModel,
+    load_audio,
+)
 from pipelines.asr.options import TranscribeOptions
 from pipelines.errors import ModelNotFound, OptionError
 from pipelines.hub import assets_folder, bundled_folder
+from pipelines.loading import device_name
 from tests.fixtures.hub import Hub
 
 TALK = assets_folder() / "samples" / "talk.flac"
@@ -33,7 +42,7 @@ def talk() -> Samples:
     return load_audio(TALK)[: 12 * 16_000]
 
 
-@pytest.mark.parametrize("name", ["__init__", "transcribe"])
+@pytest.mark.parametrize("name", ["__init__", "transcribe", "detect_language"])
 def test_the_arguments_are_those_of_faster_whisper(name: str) -> None:
     def defaults(function: Any) -> dict[str, Any]:
         return {
@@ -83,7 +92,14 @@ def test_vad_parameters(model: WhisperModel, talk: Samples) -> None:
     segments, info = model.transcribe(
         sound, vad_filter=True, vad_parameters={"threshold": 0.4, "speech_pad_ms": 100}
     )
-    assert info.vad_options == VadOptions(threshold=0.4, speech_pad_ms=100)
+    assert info.vad_options == VadOptions(
+        threshold=0.4,
+        neg_threshold=0.25,
+        min_speech_duration_ms=0,
+        max_speech_duration_s=float("inf"),
+        min_silence_duration_ms=2000,
+        speech_pad_ms=100,
+    )
     assert info.duration == 25.0
     assert info.duration_after_vad is not None
     assert 3 < info.duration_after_vad < 6
@@ -95,6 +111,51 @@ def test_vad_parameters(model: WhisperModel, talk: Samples) -> None:
         model.transcribe(sound, vad_filter=True, vad_parameters={"treshold": 0.4})
 
 
+def test_the_options_of_faster_whisper_and_what_they_mean_here(
+    model: WhisperModel, talk: Samples
+) -> None:
+    theirs = faster_whisper.vad.VadOptions(threshold=0.4)
+    _, info = model.transcribe(talk, vad_filter=True, vad_parameters=theirs)  # type: ignore[arg-type]
+    assert info.vad_options is not None
+    assert info.vad_options.threshold == 0.4
+    assert info.transcription_options.log_prob_threshold == -1.0
+    _, info = model.transcribe(talk, batch_size=4)
+    assert info.duration_after_vad == info.duration == 12.0
+    assert info.vad_options is not None
+    assert info.vad_options.max_speech_duration_s == 30
+    with pytest.raises(OptionError, match="vad_parameters takes VadOptions, or a dictionary"):
+        model.transcribe(talk, vad_filter=True, vad_parameters=0.4)  # type: ignore[arg-type]
+
+
+def test_an_english_model_is_told_another_language(model: WhisperModel, talk: Samples) -> None:
+    with pytest.warns(UserWarning, match="demo recognizes only English, not de"):
+        _, info = model.transcribe(talk, language="de", multilingual=True)
+    assert info.language == "en"
+    assert model.detect_language(talk, None, True)[0] == "en"
+    with pytest.raises(OptionError, match="not its features"):
+        model.detect_language(features=np.zeros((80, 10)))  # type: ignore[arg-type]
+
+
+def test_segments_without_text_are_left_out_and_the_others_numbered_from_1(
+    model: WhisperModel, talk: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Transcriber.stream
+
+    def with_cleared(*args: Any, **more: Any) -> Iterator[Any]:
+        for event in real(*args, **more):
+            if isinstance(event, SegmentDone):
+                moment = replace(event.segment, end=event.segment.start)
+                yield SegmentDone(replace(event.segment, text="", tokens=()))
+                yield SegmentDone(moment)
+            yield event
+
+    expected = [each.text for each in model.transcribe(talk, beam_size=1)[0]]
+    monkeypatch.setattr(Transcriber, "stream", with_cleared)
+    found = list(model.transcribe(talk, beam_size=1)[0])
+    assert [each.text for each in found] == expected
+    assert [each.id for each in found] == list(range(1, len(expected) + 1))
+
+
 def test_few_tokens_a_prompt_of_ids_and_clips(model: WhisperModel, talk: Samples) -> None:
     segments, _ = model.transcribe(talk, max_new_tokens=3, beam_size=1, temperature=0.0)
     assert all(len(segment.tokens) <= 3 for segment in segments)
@@ -102,8 +163,11 @@ def test_few_tokens_a_prompt_of_ids_and_clips(model: WhisperModel, talk: Samples
     by_ids, _ = model.transcribe(talk, initial_prompt=ids, beam_size=1)
     by_text, _ = model.transcribe(talk, initial_prompt="Mr. Quilter", beam_size=1)
     assert list(by_ids) == list(by_text)
-    clipped, _ = model.transcribe(talk, clip_timestamps="0,5", suppress_tokens="-1", beam_size=1)
-    assert all(segment.seek < 500 for segment in clipped)
+    for clips in ("0,5", [0.0, 5.0], np.array([0.0, 5.0])):
+        clipped, _ = model.transcribe(
+            talk, clip_timestamps=clips, suppress_tokens="-1", beam_size=1, chunk_length=30
+        )
+        assert all(segment.seek < 500 for segment in clipped)
 
 
 def test_bytes_files_chunks_and_a_progress_bar(
@@ -171,7 +235,10 @@ def test_a_revision_and_a_token_reach_the_hub(hub: Hub, multilingual: Path) -> N
 def test_devices_and_compute_types() -> None:
     with pytest.raises(OptionError, match="one model runs on one device, not on 2"):
         WhisperModel("demo", device="cuda", device_index=[0, 1])
-    with pytest.raises(OptionError, match="needs the device 'cuda'"):
-        Transcriber("demo", device_index=1)
+    assert device_name("auto", 1) == device_name("cuda", [1]) == "cuda:1"
+    assert device_name("cpu", 0) == "cpu"
+    for device, index in (("cpu", 1), ("cuda:0", 1)):
+        with pytest.raises(OptionError, match="exclude each other"):
+            Transcriber("demo", device=device, device_index=index)
     with WhisperModel("demo", "cpu", compute_type="int8_float32", cpu_threads=1) as model:
         assert model.transcriber.model.compute_type == "int8"
