@@ -43,6 +43,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.errors",
         "pipelines.hub",
         "pipelines.languages",
+        "pipelines.loading",
         "pipelines.notices",
         "pipelines.reading",
         "pipelines.text_language",
