@@ -11,7 +11,8 @@ and recordings that are played as fast as they were spoken.
 
 A worker keeps to BYTES_OF_A_WORKER: models belong to the fixtures of a file, files with models of
 true shapes come first, while a worker holds little else, and after a test a worker that has grown
-gives freed memory back. The summary has the most that a worker held (tests/tally.py).
+gives freed memory back. The Makefile says what malloc keeps. The summary has the most that a worker
+held (tests/tally.py).
 """
 
 from __future__ import annotations
