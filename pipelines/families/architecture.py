@@ -52,7 +52,7 @@ class RotaryPositions:
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockSpec:
     """A block of each layer of a stack, as data; `pipelines.engine.model.blocks` computes it.
 
     What a block computes is added to the states, with a norm before it, or after the sum. A new
@@ -71,7 +71,7 @@ def changed_fields(part: Any, known: Collection[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class SelfAttention(Block):
+class SelfAttentionSpec(BlockSpec):
     """Self-attention, with as many heads as the stack has.
 
     Attributes:
@@ -85,18 +85,18 @@ class SelfAttention(Block):
 
 
 @dataclass(frozen=True)
-class CrossAttention(Block):
+class CrossAttentionSpec(BlockSpec):
     """Attention of a decoder on the encoded source.
 
     Attributes:
-        scaled: As SelfAttention.scaled.
+        scaled: As SelfAttentionSpec.scaled.
     """
 
     scaled: bool = True
 
 
 @dataclass(frozen=True)
-class FeedForward(Block):
+class FeedForwardSpec(BlockSpec):
     """Two linear layers with an activation between them.
 
     Attributes:
@@ -154,7 +154,7 @@ class Stack:
     head_dim: int
     d_model: int
     max_positions: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockSpec, ...]
     norm: Norm
     positions: Positions
     final_norm: bool = False
@@ -169,7 +169,7 @@ class Stack:
         Raises:
             CheckpointError: Blocks differ in them.
         """
-        found = {block.positions for block in self.blocks if isinstance(block, SelfAttention)}
+        found = {block.positions for block in self.blocks if isinstance(block, SelfAttentionSpec)}
         if len(found) > 1:
             raise CheckpointError(
                 "the self-attention blocks of a layer have different positions; all need the same"

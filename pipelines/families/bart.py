@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from pipelines.families.architecture import (
     Architecture,
-    CrossAttention,
-    FeedForward,
+    CrossAttentionSpec,
+    FeedForwardSpec,
     Norm,
     Positions,
-    SelfAttention,
+    SelfAttentionSpec,
     Stack,
 )
 from pipelines.families.config import (
@@ -96,15 +96,17 @@ def _stack(config: Mapping[str, Any], layers: Layers, side: str, max_positions: 
         raise ValueError(
             f"activation_function {shorten(activation)!r} is not one of {sorted(ACTIVATIONS)}"
         )
-    feed_forward = FeedForward(count(config, f"{side}_ffn_dim", MAX_WIDTH), ACTIVATIONS[activation])
-    cross = (CrossAttention(),) if side == "decoder" else ()
+    feed_forward = FeedForwardSpec(
+        count(config, f"{side}_ffn_dim", MAX_WIDTH), ACTIVATIONS[activation]
+    )
+    cross = (CrossAttentionSpec(),) if side == "decoder" else ()
     return Stack(
         layers=count(config, f"{side}_layers", MAX_LAYERS),
         heads=heads,
         head_dim=d_model // heads,
         d_model=d_model,
         max_positions=max_positions,
-        blocks=(SelfAttention(), *cross, feed_forward),
+        blocks=(SelfAttentionSpec(), *cross, feed_forward),
         norm=Norm(first=layers.norm_first),
         positions=layers.positions,
         position_offset=layers.position_offset,

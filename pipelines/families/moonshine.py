@@ -7,12 +7,12 @@ from typing import Any
 
 from pipelines.families.architecture import (
     Architecture,
-    Block,
-    CrossAttention,
-    FeedForward,
+    BlockSpec,
+    CrossAttentionSpec,
+    FeedForwardSpec,
     Norm,
     RotaryPositions,
-    SelfAttention,
+    SelfAttentionSpec,
     Stack,
     waveform_positions,
 )
@@ -59,7 +59,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
     width = count(config, "hidden_size", MAX_WIDTH, 288)
     rope = _rope(config)
 
-    def side(name: str, activation: str, positions: int, *cross: Block) -> Stack:
+    def side(name: str, activation: str, positions: int, *cross: BlockSpec) -> Stack:
         heads = count(config, f"{name}_num_attention_heads", width, 8)
         if width % heads:
             raise ValueError(f"hidden_size {width} does not divide into {heads} heads")
@@ -69,7 +69,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
         activation = str(config.get(f"{name}_hidden_act", activation))
         if activation not in ACTIVATIONS:
             raise ValueError(f"{name}_hidden_act {shorten(activation)!r} is not supported")
-        feed_forward = FeedForward(
+        feed_forward = FeedForwardSpec(
             count(config, "intermediate_size", MAX_WIDTH, 1152),
             ACTIVATIONS[activation],
             gated=bool(cross),
@@ -82,7 +82,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
             head_dim=width // heads,
             d_model=width,
             max_positions=positions,
-            blocks=(SelfAttention(rotary), *cross, feed_forward),
+            blocks=(SelfAttentionSpec(rotary), *cross, feed_forward),
             norm=Norm(first=True, bias=False),
             positions="none",
             final_norm=True,
@@ -95,7 +95,7 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
         family="moonshine",
         source="waveform",
         encoder=side("encoder", "gelu", waveform_positions(_MAX_WAVEFORM)),
-        decoder=side("decoder", "silu", target_positions, CrossAttention()),
+        decoder=side("decoder", "silu", target_positions, CrossAttentionSpec()),
         vocab_size=count(config, "vocab_size", MAX_VOCABULARY, 32_768),
         source_vocab_size=0,
         num_mel_bins=0,

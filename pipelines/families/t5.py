@@ -7,12 +7,12 @@ from typing import Any
 
 from pipelines.families.architecture import (
     Architecture,
-    Block,
-    CrossAttention,
-    FeedForward,
+    BlockSpec,
+    CrossAttentionSpec,
+    FeedForwardSpec,
     Norm,
     RelativePositions,
-    SelfAttention,
+    SelfAttentionSpec,
     Stack,
 )
 from pipelines.families.config import (
@@ -64,14 +64,14 @@ def t5_architecture(config: Mapping[str, Any]) -> Architecture:
     positions = count(config, "n_positions", MAX_POSITIONS) if config.get("n_positions") else 512
 
     norm = Norm(first=True, eps=float(config.get("layer_norm_epsilon", 1e-6)), rms=True)
-    feed_forward = FeedForward(int(config["d_ff"]), ACTIVATIONS[activation], gated)
+    feed_forward = FeedForwardSpec(int(config["d_ff"]), ACTIVATIONS[activation], gated)
 
-    def self_attention(bidirectional: bool) -> SelfAttention:
+    def self_attention(bidirectional: bool) -> SelfAttentionSpec:
         buckets = count(config, "relative_attention_num_buckets", MAX_POSITIONS, 32)
         distance = count(config, "relative_attention_max_distance", MAX_POSITIONS, 128)
-        return SelfAttention(RelativePositions(buckets, distance, bidirectional), scaled=False)
+        return SelfAttentionSpec(RelativePositions(buckets, distance, bidirectional), scaled=False)
 
-    def side(layers: int, *blocks: Block) -> Stack:
+    def side(layers: int, *blocks: BlockSpec) -> Stack:
         return Stack(
             layers=layers,
             heads=count(config, "num_heads", MAX_WIDTH),
@@ -96,7 +96,7 @@ def t5_architecture(config: Mapping[str, Any]) -> Architecture:
         source="tokens",
         encoder=side(layers, self_attention(True), feed_forward),
         decoder=side(
-            decoder_layers, self_attention(False), CrossAttention(scaled=False), feed_forward
+            decoder_layers, self_attention(False), CrossAttentionSpec(scaled=False), feed_forward
         ),
         vocab_size=vocab,
         source_vocab_size=vocab,

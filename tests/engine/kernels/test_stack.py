@@ -15,33 +15,33 @@ from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.host.stack import AffineNorm, CompiledBlock
 from pipelines.engine.kernels.loader import load_kernels
 from pipelines.families.architecture import (
-    Block,
-    CrossAttention,
-    FeedForward,
+    BlockSpec,
+    CrossAttentionSpec,
+    FeedForwardSpec,
     Norm,
     RelativePositions,
     RotaryPositions,
-    SelfAttention,
+    SelfAttentionSpec,
     Stack,
 )
 
 _WIDTH = 32
-_FEED_FORWARD = FeedForward(_WIDTH, "gelu")
+_FEED_FORWARD = FeedForwardSpec(_WIDTH, "gelu")
 _UNKNOWN: Any = "tanh"  # an activation that the kernels do not have
 _STACK = Stack(
     layers=1, heads=2, head_dim=16, d_model=_WIDTH, max_positions=8,
-    blocks=(SelfAttention(), CrossAttention(), _FEED_FORWARD), norm=Norm(first=True),
+    blocks=(SelfAttentionSpec(), CrossAttentionSpec(), _FEED_FORWARD), norm=Norm(first=True),
     positions="none", final_norm=True,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class _Recurrent(Block):
+class _Recurrent(BlockSpec):
     """A kind of block that does not exist."""
 
 
 @dataclass(frozen=True)
-class _HalfStep(FeedForward):
+class _HalfStep(FeedForwardSpec):
     """A known kind with one more field."""
 
     factor: float = 0.5
@@ -69,9 +69,9 @@ def _compiled(stack: Stack) -> CompiledDecoder | None:
 
 def test_known_blocks_are_compiled_in_any_order() -> None:
     assert _compiled(_STACK) is not None
-    blocks = (_FEED_FORWARD, CrossAttention(), SelfAttention())
+    blocks = (_FEED_FORWARD, CrossAttentionSpec(), SelfAttentionSpec())
     assert _compiled(replace(_STACK, blocks=blocks)) is not None
-    unscaled = (SelfAttention(scaled=False), CrossAttention(scaled=False), _FEED_FORWARD)
+    unscaled = (SelfAttentionSpec(scaled=False), CrossAttentionSpec(scaled=False), _FEED_FORWARD)
     assert _compiled(replace(_STACK, blocks=unscaled)) is not None
 
 
@@ -80,12 +80,12 @@ def test_known_blocks_are_compiled_in_any_order() -> None:
     [
         lambda s: replace(s, blocks=(*s.blocks, _Recurrent())),
         lambda s: replace(s, blocks=(*s.blocks, _HalfStep(_WIDTH, "gelu"))),
-        lambda s: replace(s, blocks=(SelfAttention(), replace(_FEED_FORWARD, gated=True))),
-        lambda s: replace(s, blocks=(SelfAttention(), replace(_FEED_FORWARD, gate_last=True))),
-        lambda s: replace(s, blocks=(SelfAttention(), FeedForward(_WIDTH, _UNKNOWN))),
-        lambda s: replace(s, blocks=(SelfAttention(RelativePositions(8, 20, False)),)),
-        lambda s: replace(s, blocks=(SelfAttention(RotaryPositions(8, 1e4)),)),
-        lambda s: replace(s, blocks=(SelfAttention(scaled=False), CrossAttention())),
+        lambda s: replace(s, blocks=(SelfAttentionSpec(), replace(_FEED_FORWARD, gated=True))),
+        lambda s: replace(s, blocks=(SelfAttentionSpec(), replace(_FEED_FORWARD, gate_last=True))),
+        lambda s: replace(s, blocks=(SelfAttentionSpec(), FeedForwardSpec(_WIDTH, _UNKNOWN))),
+        lambda s: replace(s, blocks=(SelfAttentionSpec(RelativePositions(8, 20, False)),)),
+        lambda s: replace(s, blocks=(SelfAttentionSpec(RotaryPositions(8, 1e4)),)),
+        lambda s: replace(s, blocks=(SelfAttentionSpec(scaled=False), CrossAttentionSpec())),
         lambda s: replace(s, norm=Norm(first=True, rms=True)),
         lambda s: replace(s, norm=Norm(first=False)),  # with a norm after the last block
         lambda s: _LargerStack(**vars(s), window=4),
@@ -97,5 +97,5 @@ def test_what_the_kernels_do_not_know_is_not_compiled(change: Callable[[Stack], 
 
 def test_a_field_that_is_not_named_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that is added to a known kind."""
-    monkeypatch.setitem(host._KNOWN, FeedForward, ("width",))  # type: ignore[arg-type]
+    monkeypatch.setitem(host._KNOWN, FeedForwardSpec, ("width",))  # type: ignore[arg-type]
     assert _compiled(_STACK) is None

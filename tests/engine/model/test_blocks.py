@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipelines.engine.model import blocks
 from pipelines.engine.model.blocks.base import Block, EncoderPass, TileSteps
-from pipelines.engine.model.blocks.feed_forward import FeedForward as ComputedFeedForward
+from pipelines.engine.model.blocks.feed_forward import FeedForward
 from pipelines.engine.model.decoder import Decoder
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.layers import LayerBuilder
@@ -24,19 +24,19 @@ from pipelines.errors import CheckpointError
 from pipelines.families import architecture
 from pipelines.families.architecture import (
     Architecture,
-    CrossAttention,
-    FeedForward,
+    CrossAttentionSpec,
+    FeedForwardSpec,
     Norm,
     RelativePositions,
     RotaryPositions,
-    SelfAttention,
+    SelfAttentionSpec,
     Stack,
 )
 
-_FEED_FORWARD = FeedForward(64, "relu")
+_FEED_FORWARD = FeedForwardSpec(64, "relu")
 _STACK = Stack(
     layers=2, heads=2, head_dim=16, d_model=32, max_positions=400,
-    blocks=(SelfAttention(), CrossAttention(), _FEED_FORWARD), norm=Norm(first=True),
+    blocks=(SelfAttentionSpec(), CrossAttentionSpec(), _FEED_FORWARD), norm=Norm(first=True),
     positions="none",
 )  # fmt: skip
 _SIDE = StackPrecision("dense", torch.float32, torch.float32)
@@ -44,19 +44,19 @@ _PLAN = ComputePlan("float32", torch.device("cpu"), _SIDE, _SIDE, "")
 
 
 @dataclass(frozen=True)
-class _Convolution(architecture.Block):
+class _Convolution(architecture.BlockSpec):
     """A kind of block that reads its neighbors."""
 
 
 @dataclass(frozen=True)
-class _Windowed(FeedForward):
+class _Windowed(FeedForwardSpec):
     """A known kind with one more field."""
 
     window: int = 0
 
 
 @dataclass(frozen=True)
-class _OtherAttention(SelfAttention):
+class _OtherAttention(SelfAttentionSpec):
     """A kind of self-attention with tensors of its own."""
 
 
@@ -117,7 +117,7 @@ def _encoder_of(stack: Stack) -> Encoder:
     return Encoder(_RandomWeights(), model, source_of(model), _PLAN)
 
 
-def _encoder(*data: architecture.Block) -> Encoder:
+def _encoder(*data: architecture.BlockSpec) -> Encoder:
     return _encoder_of(replace(_STACK, blocks=data))
 
 
@@ -137,31 +137,34 @@ def _assert_tiles_equal_the_whole(encoder: Encoder) -> None:
 
 @pytest.mark.usefixtures("shift")
 def test_a_block_that_reads_other_positions_gets_the_whole_source() -> None:
-    _assert_tiles_equal_the_whole(_encoder(_Convolution(), SelfAttention(), _FEED_FORWARD))
+    _assert_tiles_equal_the_whole(_encoder(_Convolution(), SelfAttentionSpec(), _FEED_FORWARD))
 
 
 @pytest.mark.parametrize(
     "positions", [None, RelativePositions(8, 20, True), RotaryPositions(8, 1e4)]
 )
 def test_tiles_know_the_positions(positions: Any) -> None:
-    _assert_tiles_equal_the_whole(_encoder(SelfAttention(positions), _FEED_FORWARD))
+    _assert_tiles_equal_the_whole(_encoder(SelfAttentionSpec(positions), _FEED_FORWARD))
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         ((_Convolution(),), "kind _Convolution"),
-        ((CrossAttention(),), "kind CrossAttention"),
+        ((CrossAttentionSpec(),), "kind CrossAttentionSpec"),
         ((_Windowed(64, "relu", window=3),), "'window' of _Windowed"),
-        ((FeedForward(64, "tanh"),), "activation 'tanh'"),  # type: ignore[arg-type]
-        ((SelfAttention(_Slope()),), "kind _Slope"),  # type: ignore[arg-type]
-        ((_FEED_FORWARD, SelfAttention(), _FEED_FORWARD), "two blocks .* one block of each kind"),
+        ((FeedForwardSpec(64, "tanh"),), "activation 'tanh'"),  # type: ignore[arg-type]
+        ((SelfAttentionSpec(_Slope()),), "kind _Slope"),  # type: ignore[arg-type]
+        (
+            (_FEED_FORWARD, SelfAttentionSpec(), _FEED_FORWARD),
+            "two blocks .* one block of each kind",
+        ),
     ],
 )
 def test_what_an_encoder_does_not_compute_is_refused_at_loading(
-    data: tuple[architecture.Block, ...], reason: str, monkeypatch: pytest.MonkeyPatch
+    data: tuple[architecture.BlockSpec, ...], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(blocks.ENCODER_BLOCKS, _Windowed, ComputedFeedForward)  # type: ignore[arg-type]
+    monkeypatch.setitem(blocks.ENCODER_BLOCKS, _Windowed, FeedForward)  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match=f"^some-folder: .*{reason}"):
         _encoder(*data)
 
@@ -170,15 +173,18 @@ def test_what_an_encoder_does_not_compute_is_refused_at_loading(
     ("data", "reason"),
     [
         ((_Convolution(),), "kind _Convolution"),
-        ((CrossAttention(), _FEED_FORWARD), "0 blocks .* keeps a state"),
-        ((SelfAttention(), _FEED_FORWARD), "0 blocks .* attends to the source"),
-        ((SelfAttention(), CrossAttention(), CrossAttention()), "two blocks of a layer"),
-        ((SelfAttention(), SelfAttention(), CrossAttention()), "two blocks of a layer"),
-        ((SelfAttention(), _OtherAttention(RotaryPositions(8, 1e4))), "different positions"),
+        ((CrossAttentionSpec(), _FEED_FORWARD), "0 blocks .* keeps a state"),
+        ((SelfAttentionSpec(), _FEED_FORWARD), "0 blocks .* attends to the source"),
+        (
+            (SelfAttentionSpec(), CrossAttentionSpec(), CrossAttentionSpec()),
+            "two blocks of a layer",
+        ),
+        ((SelfAttentionSpec(), SelfAttentionSpec(), CrossAttentionSpec()), "two blocks of a layer"),
+        ((SelfAttentionSpec(), _OtherAttention(RotaryPositions(8, 1e4))), "different positions"),
     ],
 )
 def test_what_a_decoder_does_not_compute_is_refused_at_loading(
-    data: tuple[architecture.Block, ...], reason: str
+    data: tuple[architecture.BlockSpec, ...], reason: str
 ) -> None:
     model = _architecture(decoder=replace(_STACK, blocks=data))
     with pytest.raises(CheckpointError, match=reason):
@@ -187,6 +193,6 @@ def test_what_a_decoder_does_not_compute_is_refused_at_loading(
 
 @pytest.mark.parametrize("positions", ["alibi", ""])
 def test_unknown_positions_are_refused_at_loading(positions: Any) -> None:
-    stack = replace(_STACK, blocks=(SelfAttention(), _FEED_FORWARD), positions=positions)
+    stack = replace(_STACK, blocks=(SelfAttentionSpec(), _FEED_FORWARD), positions=positions)
     with pytest.raises(CheckpointError, match="^some-folder: positions of the kind"):
         _encoder_of(stack)

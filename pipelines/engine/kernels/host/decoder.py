@@ -14,7 +14,7 @@ from pipelines.engine.kernels.host.stack import CompiledStack
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.state.forward_batch import ForwardBatch
 from pipelines.engine.state.kv_cache import KVCache
-from pipelines.families.architecture import CrossAttention, FeedForward, SelfAttention
+from pipelines.families.architecture import CrossAttentionSpec, FeedForwardSpec, SelfAttentionSpec
 
 
 class CompiledDecoder(CompiledStack):
@@ -22,9 +22,9 @@ class CompiledDecoder(CompiledStack):
 
     kernel = "decoder_step"
     kinds = {
-        SelfAttention: abi.SELF_ATTENTION,
-        CrossAttention: abi.CROSS_ATTENTION,
-        FeedForward: abi.FEED_FORWARD,
+        SelfAttentionSpec: abi.SELF_ATTENTION,
+        CrossAttentionSpec: abi.CROSS_ATTENTION,
+        FeedForwardSpec: abi.FEED_FORWARD,
     }
 
     def __call__(self, x: Tensor, batch: ForwardBatch, cache: KVCache) -> Tensor:

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.stack import CompiledStack
-from pipelines.families.architecture import CrossAttention, FeedForward, SelfAttention
+from pipelines.families.architecture import CrossAttentionSpec, FeedForwardSpec, SelfAttentionSpec
 
 
 class CompiledEncoder(CompiledStack):
     """All layers of a text encoder."""
 
     kernel = "encoder_pass"
-    kinds = {SelfAttention: abi.ENCODER_ATTENTION, FeedForward: abi.FEED_FORWARD}
+    kinds = {SelfAttentionSpec: abi.ENCODER_ATTENTION, FeedForwardSpec: abi.FEED_FORWARD}
 
     def __call__(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
         """Run the layers and the final norm.
@@ -52,7 +52,7 @@ class CompiledCrossKV(CompiledStack):
     """The cross-attention key and value projections of all decoder layers."""
 
     kernel = "project_cross_kv"
-    kinds = {CrossAttention: abi.CROSS_ATTENTION}
+    kinds = {CrossAttentionSpec: abi.CROSS_ATTENTION}
 
     def __call__(self, hidden: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """Project encoder states to keys and values.

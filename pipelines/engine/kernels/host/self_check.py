@@ -24,10 +24,10 @@ from pipelines.engine.state.forward_batch import ForwardBatch
 from pipelines.engine.state.kv_cache import KVCache, StateSpec
 from pipelines.engine.weights.quantized import quantize_weight
 from pipelines.families.architecture import (
-    CrossAttention,
-    FeedForward,
+    CrossAttentionSpec,
+    FeedForwardSpec,
     Norm,
-    SelfAttention,
+    SelfAttentionSpec,
     Stack,
 )
 
@@ -171,12 +171,12 @@ def _encoder_is_right(random: _Random) -> bool:
         )
         for _ in range(_LAYERS)
     ]  # fmt: skip
-    feed_forward = FeedForward(_FFN_DIM, "relu")
+    feed_forward = FeedForwardSpec(_FFN_DIM, "relu")
     compiled = [
         block
         for qkv, out, up, down, attention_norm, final_norm in layers
         for block in (
-            CompiledBlock(SelfAttention(), (qkv.compiled, out.compiled), attention_norm),
+            CompiledBlock(SelfAttentionSpec(), (qkv.compiled, out.compiled), attention_norm),
             CompiledBlock(feed_forward, (up.compiled, down.compiled), final_norm),
         )
     ]
@@ -196,7 +196,7 @@ def _encoder_is_right(random: _Random) -> bool:
 def _cross_kv_is_right(random: _Random) -> bool:
     d_model, lengths = random.d_model, [5, 3]
     layers = [random.linear(2 * d_model, d_model) for _ in range(_LAYERS)]
-    compiled = [CompiledBlock(CrossAttention(), (layer.compiled,), None) for layer in layers]
+    compiled = [CompiledBlock(CrossAttentionSpec(), (layer.compiled,), None) for layer in layers]
     projection = CompiledCrossKV(_stack(random, norm_first=True), compiled, None, random.library)
     hidden = random.tensor(sum(lengths), d_model)
     results = projection(hidden, lengths)
@@ -220,7 +220,7 @@ def _decoder_is_right(random: _Random) -> bool:
         )
         for _ in range(_LAYERS)
     ]  # fmt: skip
-    kinds = (SelfAttention(), CrossAttention(), FeedForward(_FFN_DIM, "gelu"))
+    kinds = (SelfAttentionSpec(), CrossAttentionSpec(), FeedForwardSpec(_FFN_DIM, "gelu"))
     compiled = [
         CompiledBlock(kind, (first.compiled, last.compiled), norm)
         for layer in layers

@@ -15,11 +15,11 @@ from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, 
 from pipelines.engine.kernels.host.team_size import KernelRunner
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.families.architecture import (
-    Block,
-    CrossAttention,
-    FeedForward,
+    BlockSpec,
+    CrossAttentionSpec,
+    FeedForwardSpec,
     Norm,
-    SelfAttention,
+    SelfAttentionSpec,
     Stack,
     changed_fields,
 )
@@ -43,13 +43,13 @@ class CompiledBlock:
         norm: Its norm; None if the kernel applies none.
     """
 
-    data: Block
+    data: BlockSpec
     linears: tuple[CompiledLinear, ...]
     norm: AffineNorm | None
 
     @classmethod
     def of(
-        cls, data: Block, linears: Sequence[object], norm: AffineNorm | None
+        cls, data: BlockSpec, linears: Sequence[object], norm: AffineNorm | None
     ) -> CompiledBlock | None:
         """Return a block of these parts; None unless the kernels support all of them."""
         compiled = tuple(op for op in linears if isinstance(op, CompiledLinear))
@@ -66,18 +66,18 @@ _KNOWN: Mapping[type, tuple[str, ...]] = {
         *("final_norm", "positions", "position_offset", "embedding_scale", "embedding_norm"),
     ),
     Norm: ("first", "eps", "bias"),
-    SelfAttention: ("scaled",),
-    CrossAttention: ("scaled",),
-    FeedForward: ("width", "activation"),
+    SelfAttentionSpec: ("scaled",),
+    CrossAttentionSpec: ("scaled",),
+    FeedForwardSpec: ("width", "activation"),
 }
 
 
-def _knows(part: Stack | Norm | Block) -> bool:
+def _knows(part: Stack | Norm | BlockSpec) -> bool:
     """Return whether the kernels compute a part of a model as its data says."""
     known = _KNOWN.get(type(part))
     if known is None or changed_fields(part, known):
         return False
-    return not isinstance(part, FeedForward) or part.activation in abi.ACTIVATIONS
+    return not isinstance(part, FeedForwardSpec) or part.activation in abi.ACTIVATIONS
 
 
 class CompiledStack:
@@ -92,7 +92,7 @@ class CompiledStack:
     """
 
     kernel: ClassVar[str]  # the name of the one that it calls
-    kinds: ClassVar[Mapping[type[Block], int]]  # the blocks that it runs → BlockArgs.kind
+    kinds: ClassVar[Mapping[type[BlockSpec], int]]  # the blocks that it runs → BlockArgs.kind
 
     def __init__(
         self,
@@ -120,11 +120,12 @@ class CompiledStack:
                 args.kind, args.layer = self.kinds[type(data)], index // of_layer
                 args.linears = address
                 address += ctypes.sizeof(abi.LinearLayer) * len(blocks[index].linears)
-                if isinstance(data, FeedForward):
+                if isinstance(data, FeedForwardSpec):
                     args.activation = abi.ACTIVATIONS.index(data.activation)
         self._padded_inputs = max(linear.padded_inputs for linear in linears)
         self._ffn_dim = max(
-            (block.data.width for block in blocks if isinstance(block.data, FeedForward)), default=0
+            (block.data.width for block in blocks if isinstance(block.data, FeedForwardSpec)),
+            default=0,
         )
         self._scaled = all(_scaled(blocks))
         args = self._args = abi.StackArgs()
@@ -142,7 +143,7 @@ class CompiledStack:
     ) -> Self | None:
         """Return a compiled stack of these blocks; None unless the kernels support all of them."""
         compiled = [block for block in blocks if block is not None]
-        parts: tuple[Stack | Norm | Block, ...] = (stack, stack.norm, *stack.blocks)
+        parts: tuple[Stack | Norm | BlockSpec, ...] = (stack, stack.norm, *stack.blocks)
         supported = (
             0 < len(compiled) == len(blocks)
             and all(_knows(part) for part in parts)
@@ -191,4 +192,8 @@ class CompiledStack:
 def _scaled(blocks: Sequence[CompiledBlock]) -> list[bool]:
     """Return for each attention block whether its scores are scaled."""
     attention = (block.data for block in blocks)
-    return [data.scaled for data in attention if isinstance(data, SelfAttention | CrossAttention)]
+    return [
+        data.scaled
+        for data in attention
+        if isinstance(data, SelfAttentionSpec | CrossAttentionSpec)
+    ]

@@ -1,8 +1,8 @@
 """What the blocks of a layer compute, a file for each kind.
 
-A new kind is a subclass of `families.architecture.Block` with its data, a file here with a `Block`
-that computes it, and a line in ENCODER_BLOCKS or DECODER_BLOCKS. A kind that is not there, or a
-field that `Block.reads` does not name, is an error when a model is loaded.
+A new kind is a subclass of `families.architecture.BlockSpec` with its data, a file here with a
+`Block` that computes it, and a line in ENCODER_BLOCKS or DECODER_BLOCKS. A kind that is not there,
+or a field that `Block.reads` does not name, is an error when a model is loaded.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pipelines.families import architecture
 
 __all__ = ["DECODER_BLOCKS", "ENCODER_BLOCKS", "decoder_blocks", "encoder_blocks"]
 
-ENCODER_BLOCKS: Mapping[type[architecture.Block], type[Block[EncoderPass]]] = {
-    architecture.SelfAttention: EncoderAttention,
-    architecture.FeedForward: FeedForward,
+ENCODER_BLOCKS: Mapping[type[architecture.BlockSpec], type[Block[EncoderPass]]] = {
+    architecture.SelfAttentionSpec: EncoderAttention,
+    architecture.FeedForwardSpec: FeedForward,
 }
-DECODER_BLOCKS: Mapping[type[architecture.Block], type[Block[DecoderPass]]] = {
-    architecture.SelfAttention: DecoderAttention,
-    architecture.CrossAttention: CrossAttention,
-    architecture.FeedForward: FeedForward,
+DECODER_BLOCKS: Mapping[type[architecture.BlockSpec], type[Block[DecoderPass]]] = {
+    architecture.SelfAttentionSpec: DecoderAttention,
+    architecture.CrossAttentionSpec: CrossAttention,
+    architecture.FeedForwardSpec: FeedForward,
 }
 """The kind of a block → the class that computes it, made from the builder of its layers, its data,
 the name of its layer in the checkpoint, and the layer's number."""
@@ -62,7 +62,7 @@ def decoder_blocks(build: LayerBuilder) -> list[Block[DecoderPass]]:
 
 
 def _blocks(
-    build: LayerBuilder, kinds: Mapping[type[architecture.Block], type[Any]], side: str
+    build: LayerBuilder, kinds: Mapping[type[architecture.BlockSpec], type[Any]], side: str
 ) -> list[Any]:
     blocks = []
     for layer in range(build.stack.layers):

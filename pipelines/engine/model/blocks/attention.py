@@ -21,7 +21,7 @@ from pipelines.engine.model.blocks.base import (
 from pipelines.engine.model.layers import LayerBuilder
 from pipelines.engine.model.rotary import rotate
 from pipelines.engine.state.kv_cache import StateSpec
-from pipelines.families.architecture import SelfAttention, changed_fields
+from pipelines.families.architecture import SelfAttentionSpec, changed_fields
 
 # From so many positions on, bfloat16 attention on a CPU is computed by two products and a softmax:
 # 6 heads of 1,500 positions took 9.8 ms on four cores, with torch's fused attention 16.7; at 200
@@ -34,7 +34,7 @@ class _Attention(Block[Pass]):
 
     reads = ("positions", "scaled")
 
-    def __init__(self, build: LayerBuilder, data: SelfAttention, name: str, layer: int) -> None:
+    def __init__(self, build: LayerBuilder, data: SelfAttentionSpec, name: str, layer: int) -> None:
         stack, attn = build.stack, f"{name}.self_attn"
         self._data, self._layer = data, layer
         self._heads, self._head_dim = stack.heads, stack.head_dim
@@ -53,7 +53,7 @@ class _Attention(Block[Pass]):
 class EncoderAttention(_Attention[EncoderPass]):
     """Attention of every position to all positions of its source."""
 
-    def __init__(self, build: LayerBuilder, data: SelfAttention, name: str, layer: int) -> None:
+    def __init__(self, build: LayerBuilder, data: SelfAttentionSpec, name: str, layer: int) -> None:
         super().__init__(build, data, name, layer)
         self._compiled_attention = None
         known = not changed_fields(data, ("positions", "scaled"))

@@ -21,7 +21,7 @@ class CrossAttention(Block[DecoderPass]):
     reads = ("scaled",)
 
     def __init__(
-        self, build: LayerBuilder, data: architecture.CrossAttention, name: str, layer: int
+        self, build: LayerBuilder, data: architecture.CrossAttentionSpec, name: str, layer: int
     ) -> None:
         stack, cross = build.stack, f"{name}.encoder_attn"
         d_model, attention_dim = stack.d_model, stack.attention_dim

@@ -42,7 +42,7 @@ class FeedForward(Block[object]):
     by_position = True
 
     def __init__(
-        self, build: LayerBuilder, data: architecture.FeedForward, name: str, layer: int
+        self, build: LayerBuilder, data: architecture.FeedForwardSpec, name: str, layer: int
     ) -> None:
         if data.activation not in _ACTIVATIONS:
             raise build.error(
