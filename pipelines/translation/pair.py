@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol, Unpack, overload
 
-from pipelines.languages import PIVOT
+from pipelines.errors import OptionError
+from pipelines.languages import PIVOT, two_letter
 from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
 from pipelines.translation.results import (
     Alignment,
@@ -143,7 +144,21 @@ class PairTranslator:
         self.close()
 
     def _options(self, options: TranslateOptions) -> list[TranslateOptions]:
-        """The options of each model. Those of the wording are for the last one."""
+        """The options of each model. Those of the wording are for the last one.
+
+        Raises:
+            OptionError: They name another language than the pair has.
+        """
+        for name, ours in (
+            ("source_language", self.source_language),
+            ("target", self.target_language),
+        ):
+            given = getattr(options, name)
+            if given is not None and two_letter(given.strip("<> ")) != two_letter(ours):
+                raise OptionError(
+                    f"{name} {given}: this translator is from {self.source_language} into "
+                    f"{self.target_language}"
+                )
         codes = [self.source_language, *([self.pivot] if self.pivot else []), self.target_language]
         found = []
         for each, source, target in zip(self.translators, codes, codes[1:], strict=False):

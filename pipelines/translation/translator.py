@@ -43,7 +43,7 @@ from pipelines.hub import (
     pull,
     translator_to_download,
 )
-from pipelines.languages import PIVOT, pair_in_name, two_letter
+from pipelines.languages import PIVOT, language_code, pair_in_name, two_letter
 from pipelines.loading import device_name
 from pipelines.translation.assembler import TextAssembler, excerpt
 from pipelines.translation.decode import (
@@ -183,14 +183,15 @@ class Translator:
                 print(translator.translate("Wo ist der Bahnhof?").text)
 
         Args:
-            source: Code of the source language.
-            target: Code of the target language.
+            source: Code or English name of the source language.
+            target: Code or English name of the target language.
             download: Download what is not on this machine. The other arguments are as above.
 
         Raises:
             ModelNotFound: No model translates the pair; `download` of the error is one that does.
             UnsupportedTask: The languages are equal, or one is not a language code.
         """
+        source, target = _code_of(source), _code_of(target)
         try:
             models = [_best_model(source, target, download)]
         except ModelNotFound:
@@ -467,6 +468,15 @@ class Translator:
                 yield None
             else:
                 yield from preprocessor.requests(line)
+
+
+def _code_of(language: str) -> str:
+    """Return the code of a language that may be given by its name. A region or a script stays."""
+    try:
+        return language_code(language)
+    except OptionError:
+        code = two_letter(language) or language
+        return language if "-" in language or "_" in language else code
 
 
 def _best_model(source: str, target: str, download: bool) -> ResolvedModel:

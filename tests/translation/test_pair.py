@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.engine import Engine
-from pipelines.errors import ModelNotFound, UnsupportedTask
+from pipelines.errors import ModelNotFound, OptionError, UnsupportedTask
 from pipelines.translation import (
     PairTranslator,
     Translation,
@@ -39,8 +39,14 @@ def by_hand(pair: PairTranslator, text: str, beam_size: int = 1) -> tuple[str, s
 
 
 def test_a_pair_with_a_model_of_its_own(engine: Engine) -> None:
-    with Translator.for_pair("en", "de", engine=engine) as translator:
+    with Translator.for_pair("English", "deu", engine=engine) as translator:
+        assert (translator.source_language, translator.target_language) == ("en", "de")
+    with Translator.for_pair("en", "German", engine=engine) as translator:
         assert translator.pivot is None
+        assert translator.translate("Good morning.", source_language="eng", target=">>deu<<").text
+        for wrong in ({"target": "fr"}, {"source_language": "nl"}):
+            with pytest.raises(OptionError, match="this translator is from en into de"):
+                translator.translate("Good morning.", **wrong)  # type: ignore[call-overload]
         assert translator.translate("Where is the station?").text == "Wo ist der Bahnhof?"
         assert translator.translate("Good morning.").via is None
     assert Translator("demo-en-de", engine=engine).translate("Good morning.").text  # still open
