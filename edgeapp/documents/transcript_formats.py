@@ -90,7 +90,7 @@ def _word_table(content: _Content) -> str:
 
 def _ctm(content: _Content) -> str:
     """NIST's format: recording, channel, start and duration in seconds, word, confidence."""
-    name = "_".join(content.title.rpartition(".")[0].split() or content.title.split()) or "-"
+    name = "_".join(content.title.split()) or "-"
     lines = []
     for start, end, word, probability in _words(content.cues):
         certain = "" if probability is None else f" {probability:.3f}"

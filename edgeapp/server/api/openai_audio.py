@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.responses import JSONResponse, Response
@@ -86,7 +87,8 @@ class OpenAIAudio:
         fields["audio_s"], fields["model"] = round(started.duration, 2), started.model
         texts = [each for each in segments if not isinstance(each, RecognitionStarted)]
         # In a thread: subtitles of hours take a second.
-        return await asyncio.to_thread(complete_reply, wanted, task, started, texts)
+        title = PurePath(form.name).stem
+        return await asyncio.to_thread(complete_reply, wanted, task, started, texts, title)
 
     async def _form(self, request: Request, person: str) -> UploadedForm:
         """Read the form of a request, as far as a recognizer can be there for it.

@@ -34,6 +34,7 @@ def complete_reply(
     task: Literal["transcribe", "translate"],
     started: RecognitionStarted,
     segments: Sequence[Segment],
+    title: str,
 ) -> Response:
     """The reply in the format that was asked for.
 
@@ -42,6 +43,7 @@ def complete_reply(
         task: "transcribe", or "translate" into English.
         started: Language and duration.
         segments: All that have text.
+        title: The name of the recording, for documents and lists of words.
     """
     text = _text(segments)
     if request.response_format == "text":
@@ -51,7 +53,7 @@ def complete_reply(
         transcript = Transcript(started.language, tuple(segments))
         if form.is_subtitle:
             transcript = shaped(transcript)
-        return Response(render(transcript, form.name), media_type=form.media_type)
+        return Response(render(transcript, form.name, title=title), media_type=form.media_type)
     content: dict[str, Any] = {"text": text, "usage": _usage(started)}
     if request.logprobs:
         content["logprobs"] = segment_logprobs(segments)

@@ -131,11 +131,11 @@ def test_words_have_a_table_of_their_own() -> None:
 
 
 def test_words_are_written_for_tools_that_score_recognition() -> None:
-    assert render(Transcript("en", SPOKEN), "ctm", title="my talk.mp3").splitlines() == [
-        "my_talk 1 0.00 0.50 Good 0.750",
-        "my_talk 1 0.50 0.50 morning. 1.000",
-        "my_talk 1 2.00 1.00 Once",
-        "my_talk 1 3.00 1.00 more",
+    assert render(Transcript("en", SPOKEN), "ctm", title="my talk 1.5").splitlines() == [
+        "my_talk_1.5 1 0.00 0.50 Good 0.750",
+        "my_talk_1.5 1 0.50 0.50 morning. 1.000",
+        "my_talk_1.5 1 2.00 1.00 Once",
+        "my_talk_1.5 1 3.00 1.00 more",
     ]
 
 

@@ -116,6 +116,11 @@ def test_text_srt_and_vtt(api: Api) -> None:
         assert "boston" in subtitles.lower()
 
 
+def test_lists_of_words_name_the_recording(api: Api) -> None:
+    lines = api.transcribe(response_format="ctm").text.splitlines()
+    assert {line.split()[0] for line in lines} == {"question"}
+
+
 def test_a_body_in_chunks_is_bounded_and_read(api: Api) -> None:
     """As npm's openai sends files: without a Content-Length."""
     head = (
