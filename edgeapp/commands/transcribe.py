@@ -74,7 +74,9 @@ if TYPE_CHECKING:
 __all__ = ["TranscribeCommand", "transcribe"]
 
 _WORDS, _SILENCE = "Words and subtitles", "Silence"
-_RETRY_FAILED = "--retry-failed needs the journal: results in files (-o), and no --no-journal"
+_RETRY_FAILED = (
+    "--retry-failed needs the journal: results in files (-o FOLDER), and no --no-journal"
+)
 
 
 class TranscribeCommand(GroupedCommand):

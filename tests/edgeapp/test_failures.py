@@ -174,6 +174,10 @@ def test_segments_before_an_error_are_kept_in_a_part_file(
     assert "edgeapp: story: what was finished is in o, in files that end with .part" in said
     assert "could not be recognized: the model computed NaN" in said
     assert "nor could the speech from" in said
+    count = 0
+    shutil.copy(SAMPLES / "story.flac", "story.flac")
+    assert run("transcribe", "story.flac", "-m", "demo", "-f", "txt,srt", *CPU) == 1
+    assert f"what was finished is in {tmp_path}, in files" in capsys.readouterr().err
     # Another recording of the same name neither replaces nor deletes what was finished.
     kept = (tmp_path / "o" / "story.txt.part").read_bytes()
     monkeypatch.setattr(LoadedModel, "encode", encode)

@@ -138,9 +138,11 @@ class TranscriptOutput:
                 prepare_folder(parent)
 
     def listing(self) -> str:
-        """The names of the files, or how many there are."""
+        """The names of files beside their recordings, or how many there are."""
         paths = [file.path for name in self.names for file in self.files(name)]
-        return ", ".join(map(str, paths)) if len(paths) <= len(FORMATS) else f"{len(paths)} files"
+        if len(paths) > len(FORMATS):
+            return f"{len(paths)} files beside their recordings"
+        return ", ".join(map(str, paths))
 
     def files(self, name: str) -> Iterator[OutputFile]:
         """The files of the recording with this base name; none where results go to stdout.

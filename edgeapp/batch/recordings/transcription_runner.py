@@ -525,7 +525,8 @@ class TranscriptionRunner:
                 print_note(str(error))
                 return
             if (folder := self.output.folder) is not None:
-                where = (folder / name).parent.absolute()
+                parent = (folder / name).parent
+                where = parent if parent.parts else parent.absolute()  # not "."
                 print_note(f"{name}: what was finished is in {where}, in files that end with .part")
 
 

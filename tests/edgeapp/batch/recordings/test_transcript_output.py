@@ -76,6 +76,9 @@ def test_results_of_a_folder_lie_beside_its_recordings() -> None:
     output = TranscriptOutput.of(None, "srt", found, None)
     paths = [file.path for name in output.names for file in output.files(name)]
     assert paths == [Path("in/x.srt"), Path("in/deep/y.srt")]
+    assert output.listing() == f"{paths[0]}, {paths[1]}"
+    many = TranscriptOutput.of(None, "all", found, None).listing()
+    assert many == f"{2 * len(ALL)} files beside their recordings"
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
