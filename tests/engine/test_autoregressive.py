@@ -211,6 +211,11 @@ def test_invalid_arguments_are_refused(whisper: LoadedModel, marian: LoadedModel
         speculative_generate_encoder_decoder(INPUTS[0], marian, both)
 
 
+def test_a_decoder_only_model_encodes_nothing(engine: Engine) -> None:
+    with pytest.raises(RequestError, match="decoder-only: it has nothing to encode"):
+        engine.wrap(made("gpt2")).encode([INPUTS[0]])
+
+
 @pytest.mark.parametrize("kind", ["bart", "gpt2"])
 def test_beams_on_a_module_equal_generate(kind: str, engine: Engine, exactness: Exactness) -> None:
     """Wrapped modules, in one batch with greedy and sampled requests."""
