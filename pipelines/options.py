@@ -1,4 +1,4 @@
-"""Declarations of options: default, help, range and group of each, in one place.
+"""Declarations of the options of the library: default, help, range and group of each.
 
     @described
     @dataclass(frozen=True)
@@ -10,7 +10,7 @@
         def __post_init__(self) -> None:
             check_ranges(self)
 
-What an option means stands in its metadata, for command lines, schemas and `help()` alike.
+`help()` shows what an option means. Command lines have shorter texts of their own.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ def option(
     *,
     range: Range | None = None,
     choices: tuple[str, ...] = (),
-    flag: str | None = None,
     group: str = "Decoding",
 ) -> T:
     """Declare a field of a dataclass of options.
@@ -94,10 +93,9 @@ def option(
         range: The numbers that it, or each of its items, may have. None is allowed if the field's
             type names it.
         choices: The texts that it may have.
-        flag: Its name on a command line, if that is not the field's.
-        group: The heading under which a command line lists it.
+        group: The heading under which it belongs.
     """
-    metadata = {"help": help, "range": range, "choices": choices, "flag": flag, "group": group}
+    metadata = {"help": help, "range": range, "choices": choices, "group": group}
     return field(default=default, metadata=metadata)
 
 

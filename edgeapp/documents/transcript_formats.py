@@ -1,5 +1,5 @@
-"""The formats in which transcripts are written: one list for the command line, the server, the page
-and the history."""
+"""The formats in which transcripts are written: one list for the command line, the server and the
+history. The page offers some of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class TranscriptFormat:
 
     Attributes:
         name: The ending of its files.
-        label: What it is called on the page.
         media_type: Of its files.
         write: Makes the content of a file.
         is_subtitle: Its cues are read from a screen: they are shaped, and may have both languages.
@@ -52,7 +51,6 @@ class TranscriptFormat:
     """
 
     name: str
-    label: str
     media_type: str
     write: Callable[[_Content], str | bytes]
     is_subtitle: bool = False
@@ -110,41 +108,36 @@ def _words(cues: tuple[Timed, ...]) -> Iterator[tuple[float, float, str, float |
                 yield start, end, word, probability
 
 
-def _format(
-    name: str, label: str, media_type: str = "text/plain", **more: bool
-) -> TranscriptFormat:
+def _format(name: str, media_type: str = "text/plain", **more: bool) -> TranscriptFormat:
     """A format of cues."""
-    return TranscriptFormat(name, label, media_type, partial(_cues, name), **more)
+    return TranscriptFormat(name, media_type, partial(_cues, name), **more)
 
 
 FORMATS = {
     each.name: each
     for each in (
-        TranscriptFormat("txt", "Text", "text/plain", _text),
-        _format("vtt", "Subtitles (vtt)", "text/vtt", is_subtitle=True),
-        _format("srt", "Subtitles (srt)", is_subtitle=True),
-        _format("tsv", "Table (tsv)", "text/tab-separated-values"),
+        TranscriptFormat("txt", "text/plain", _text),
+        _format("vtt", "text/vtt", is_subtitle=True),
+        _format("srt", is_subtitle=True),
+        _format("tsv", "text/tab-separated-values"),
         TranscriptFormat(
             "json",
-            "JSON",
             "application/json",
             lambda content: to_json(content.transcript, content.pretty),
             has_translation=True,
         ),
-        _format("lrc", "Lyrics (lrc)"),
-        _format("csv", "Table (csv)", "text/csv"),
-        _format("ass", "Subtitles (ass)", "text/x-ssa", is_subtitle=True, in_all=False),
-        _format("ttml", "Subtitles (ttml)", "application/ttml+xml", is_subtitle=True, in_all=False),
+        _format("lrc"),
+        _format("csv", "text/csv"),
+        _format("ass", "text/x-ssa", is_subtitle=True, in_all=False),
+        _format("ttml", "application/ttml+xml", is_subtitle=True, in_all=False),
         TranscriptFormat(
             "md",
-            "Markdown",
             "text/markdown",
             lambda content: to_markdown(content.transcript, content.title, content.which),
             in_all=False,
         ),
         TranscriptFormat(
             "docx",
-            "Word (docx)",
             "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
             lambda content: to_docx(content.transcript, content.title, content.which),
             in_all=False,
@@ -152,13 +145,12 @@ FORMATS = {
         ),
         TranscriptFormat(
             "words.tsv",
-            "Words (tsv)",
             "text/tab-separated-values",
             _word_table,
             needs_words=True,
             in_all=False,
         ),
-        TranscriptFormat("ctm", "Words (ctm)", "text/plain", _ctm, needs_words=True, in_all=False),
+        TranscriptFormat("ctm", "text/plain", _ctm, needs_words=True, in_all=False),
     )
 }
 ALL = tuple(each.name for each in FORMATS.values() if each.in_all)

@@ -51,14 +51,12 @@ class VadOptions:
         "Probability from which a frame is speech. The default is below Silero's 0.5, with which "
         "a quarter of what is said in an echoing room would be lost.",
         range=_PROBABILITY,
-        flag="vad_threshold",
         group=_SILENCE,
     )
     neg_threshold: float | None = option(
         None,
         "Probability below which speech ends. None: 0.15 below `threshold`.",
         range=_PROBABILITY,
-        flag="vad_neg_threshold",
         group=_SILENCE,
     )
     min_speech_duration_ms: float | None = option(
@@ -66,7 +64,6 @@ class VadOptions:
         "Shorter speech is left out. Live, and in chunks, shorter dips do not interrupt the speech "
         "that starts an utterance. None: 100, and 0 window by window.",
         range=_MS,
-        flag="vad_min_speech_duration_ms",
         group=_SILENCE,
     )
     max_speech_duration_s: float | None = option(
@@ -74,14 +71,12 @@ class VadOptions:
         "Longer speech is cut: window by window at its last silence of 98 ms, else at the quietest "
         "point of its last second. None: in chunks the model's window, else unlimited.",
         range=Range(0, infinite=True, unit="s"),
-        flag="vad_max_speech_duration_s",
         group=_SILENCE,
     )
     min_silence_duration_ms: float | None = option(
         None,
         "Silence of this length ends speech. None: 200 in chunks, 2000 window by window, 600 live.",
         range=_MS,
-        flag="vad_min_silence_duration_ms",
         group=_SILENCE,
     )
     speech_pad_ms: float | None = option(
@@ -89,7 +84,6 @@ class VadOptions:
         "Audio kept around speech; live, and in chunks, before it: the silence that ends it is "
         "kept, too. None: 200 in chunks, 400 window by window, 500 live.",
         range=_MS,
-        flag="vad_speech_pad_ms",
         group=_SILENCE,
     )
     long_pause_ms: float | None = option(
@@ -360,12 +354,10 @@ class TranscribeOptions:
     suppress_phrases: tuple[str, ...] = option(
         (),
         "Texts that are not written, as the tokenizer spells them.",
-        flag="suppress_phrase",
     )
     forced_phrases: tuple[str, ...] = option(
         (),
         "Texts that the first window contains, if its length allows.",
-        flag="force_phrase",
     )
     logit_filters: tuple[OwnLogitFilter, ...] = option(
         (),

@@ -23,7 +23,6 @@ class TranslateOptions:
         None,
         'The language to translate into ("fr", "fra", ">>fra<<", "fra_Latn", "fr_XX"), for models '
         'with several. A text may override it with a leading ">>fra<<".',
-        flag="target_language",
         group=_LANGUAGES,
     )
     source_language: str | None = option(
@@ -61,12 +60,11 @@ class TranslateOptions:
         None, "Text with which the translation of each text begins; the model continues it."
     )
     suppress_phrases: tuple[str, ...] = option(
-        (), "Texts that are not written, as the tokenizer spells them.", flag="suppress_phrase"
+        (), "Texts that are not written, as the tokenizer spells them."
     )
     forced_phrases: tuple[str, ...] = option(
         (),
         "Texts that the first sentence of each text contains, if its length allows.",
-        flag="force_phrase",
     )
     logit_filters: tuple[OwnLogitFilter, ...] = option(
         (), "Your own filters, applied after all others (`pipelines.engine.LogitFilter`)."
@@ -75,7 +73,6 @@ class TranslateOptions:
         False,
         "Add the alignment between source words and translated words. It takes one more pass of "
         "the decoder.",
-        flag="alignments",
     )
     priority: int = option(
         2,
