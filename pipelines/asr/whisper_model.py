@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
@@ -75,7 +76,7 @@ class WhisperModel:
         """
         Args:
             model_size_or_path: A name that `pipelines.hub` resolves, or a folder. A model that is
-                not on this machine is downloaded.
+                not on this machine is downloaded; faster-whisper's repositories stand for OpenAI's.
             device: "auto", "cpu" or "cuda".
             device_index: The number of the GPU; of a list only one.
             compute_type: "default", "auto", "float32", "bfloat16", "float16", "int8", or one of
@@ -94,7 +95,7 @@ class WhisperModel:
             ModelNotFound, ModelError, OptionError: As Transcriber.
         """
         with ExitStack() as opened:
-            model: str | Path = model_size_or_path
+            model: str | Path = _published(model_size_or_path)
             if files is not None:
                 folder = opened.enter_context(TemporaryDirectory(prefix="edgeapp-"))
                 model = _write(files, Path(folder))
@@ -280,6 +281,12 @@ class WhisperModel:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _published(model: str) -> str:
+    """Return the size of OpenAI's model that a repository of faster-whisper's converts."""
+    converted = re.fullmatch(r"(?:Systran|mobiuslabsgmbh)/faster-whisper-([\w.-]+)", model)
+    return converted[1] if converted and not Path(model).is_dir() else model
 
 
 def _compute_type(name: str) -> str:

@@ -215,6 +215,9 @@ def test_it_downloads_unless_told_otherwise(hub: Hub, multilingual: Path, tmp_pa
     requests = len(hub.requests)
     WhisperModel("tiny", download_root=str(folder), local_files_only=True, **CPU).close()
     assert len(hub.requests) == requests
+    WhisperModel(
+        "Systran/faster-whisper-tiny", download_root=str(folder), local_files_only=True, **CPU
+    ).close()
 
 
 def test_a_revision_and_a_token_reach_the_hub(hub: Hub, multilingual: Path) -> None:
