@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os.path import splitext
 from pathlib import Path
 
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, FoundInput
@@ -207,9 +208,9 @@ def _names_beside(found: Sequence[FoundInput]) -> tuple[str, ...]:
     in the current folder."""
     here = [each for each in found if each.path == "-" or each.remote is not None]
     plain = iter(output_names([each.path for each in here]))
-    stems = Counter(Path(each.path).with_suffix("") for each in found)
+    stems = [splitext(each.path)[0] for each in found]  # noqa: PTH122  # a name may be empty
+    counts = Counter(stems)
     return tuple(
-        next(plain) if each in here else each.path if stems[stem] > 1 else str(stem)
-        for each in found
-        for stem in [Path(each.path).with_suffix("")]
+        next(plain) if each in here else stem if counts[stem] == 1 else each.path
+        for each, stem in zip(found, stems, strict=True)
     )

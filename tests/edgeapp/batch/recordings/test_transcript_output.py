@@ -42,6 +42,7 @@ def files(
         (None, "srt,txt", ["-"], ["stdin.srt", "stdin.txt"]),
         (None, "docx", ["a/talk.mp3"], ["a/talk.docx"]),
         (None, "srt", ["a/x.mp3", "b/x.mp3"], ["a/x.srt", "b/x.srt"]),
+        (None, "srt", ["a/x.mp3", ""], ["a/x.srt", ".srt"]),  # the empty name fails by itself
         (None, "srt", ["a/x.mp3", "a/x.ogg", "-"], ["a/x.mp3.srt", "a/x.ogg.srt", "stdin.srt"]),
         (None, None, ["a/x.mp3", "b/x.mp3"], []),
         ("-", "srt", ["a/x.mp3", "b/x.mp3"], []),
