@@ -42,6 +42,8 @@ class Tally:
         self.peaks[file] = max(held, self.peaks.get(file, 0))
 
 
+_NAMED = 10  # files at most
+
 _TALLY = pytest.StashKey[Tally]()
 
 
@@ -115,7 +117,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     line = f"memory: a worker held {_gb(largest[0][1])} at most, in {largest[0][0]}"
     above = [f"{file} ({_gb(held)})" for file, held in largest if held > BYTES_OF_A_WORKER]
     if above:
-        line += f"; more than the {_gb(BYTES_OF_A_WORKER)} of tests/tally.py: {', '.join(above)}"
+        line += f"; {len(above)} files are above the {_gb(BYTES_OF_A_WORKER)} of tests/tally.py: "
+        line += ", ".join(above[:_NAMED])
     terminalreporter.write_line(line)
 
 

@@ -62,7 +62,7 @@ def test_a_large_worker_is_said() -> None:
     for file, held in (("a", 1.7e9), ("b", 2e9), ("b", 1e9), ("c", 1e9)):
         main.counts.note_peak(int(held), f"tests/test_{file}.py")
     assert summary(main) == [
-        "memory: a worker held 2.0 GB at most, in tests/test_b.py; more than the 1.6 GB of "
+        "memory: a worker held 2.0 GB at most, in tests/test_b.py; 2 files are above the 1.6 GB of "
         "tests/tally.py: tests/test_b.py (2.0 GB), tests/test_a.py (1.7 GB)"
     ]
 

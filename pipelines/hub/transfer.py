@@ -161,9 +161,11 @@ def _fetch_blob(
         with partial.open("ab") as out:
             _receive(remote, url, file, out, report)
         if content_digest(partial, file) != file.digest:
-            kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
-            problem = f"arrived damaged and was deleted: its {kind} is not the published one"
-            raise _wrong_content(remote, file, problem)
+            name, kind = file.name, "SHA-256" if len(file.digest) == 64 else "git SHA-1"
+            raise _wrong_content(
+                remote,
+                f"{name} arrived damaged and was deleted: its {kind} is not the published one",
+            )
     except _WrongContent:
         partial.unlink(missing_ok=True)
         raise
@@ -236,11 +238,12 @@ def _receive_once(
 
 
 def _wrong_size(remote: RemoteRepository, file: RemoteFile, size: str) -> _WrongContent:
-    return _wrong_content(remote, file, f"is announced with {file.size:,} bytes, and has {size}")
+    problem = f"{file.name} is announced with {file.size:,} bytes, and has {size}"
+    return _wrong_content(remote, problem)
 
 
-def _wrong_content(remote: RemoteRepository, file: RemoteFile, problem: str) -> _WrongContent:
-    return _WrongContent(str(remote.refusal(f"{file.name} {problem}")))
+def _wrong_content(remote: RemoteRepository, problem: str) -> _WrongContent:
+    return _WrongContent(str(remote.refusal(problem)))
 
 
 @contextmanager
