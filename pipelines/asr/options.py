@@ -383,7 +383,7 @@ class TranscribeOptions:
     chunk_s: float | None = option(
         None,
         "Longest chunk in seconds. None: the model's window.",
-        range=Range(2, unit="s"),
+        range=Range(_MIN_CHUNK_S, unit="s"),
     )
     priority: int = option(
         2,
