@@ -10,7 +10,7 @@
         def __post_init__(self) -> None:
             check_ranges(self)
 
-`help()` shows what an option means. Command lines have shorter texts of their own.
+`help()` shows what an option means; command lines make their flags of the same declarations.
 """
 
 from __future__ import annotations
@@ -80,22 +80,42 @@ class Range:
 def option(
     default: T,
     help: str,
+    more: str = "",
     *,
     range: Range | None = None,
     choices: tuple[str, ...] = (),
     group: str = "Decoding",
+    flags: tuple[str, ...] | None = None,
+    metavar: str = "",
+    nested: tuple[str, type] | None = None,
 ) -> T:
     """Declare a field of a dataclass of options.
 
     Args:
         default: Its default.
-        help: What it means, in whole sentences.
+        help: What it means, in whole sentences. Names of other options are in backticks.
+        more: What only a program needs to know, in whole sentences.
         range: The numbers that it, or each of its items, may have. None is allowed if the field's
             type names it.
         choices: The texts that it may have.
         group: The heading under which it belongs.
+        flags: Its names on a command line, without leading hyphens. None: its name with hyphens;
+            empty: it is not there.
+        metavar: What stands for its value on a command line; with a comma: items, with commas
+            between.
+        nested: If its value is a dataclass of options: the prefix of their names on a command line,
+            where they stand instead of it, and the dataclass.
     """
-    metadata = {"help": help, "range": range, "choices": choices, "group": group}
+    metadata = {
+        "help": help,
+        "more": more,
+        "range": range,
+        "choices": choices,
+        "group": group,
+        "flags": flags,
+        "metavar": metavar,
+        "nested": nested,
+    }
     return field(default=default, metadata=metadata)
 
 
@@ -103,7 +123,7 @@ def described(cls: Class) -> Class:
     """Add the help of the fields to the docstring of a dataclass of options."""
     lines = [(cls.__doc__ or "").rstrip(), "", "Attributes:"]
     for each in fields(cls):
-        text = f"{each.name}: {each.metadata['help']}"
+        text = f"{each.name}: {each.metadata['help']} {each.metadata['more']}".rstrip()
         lines.append(fill(text, 100, initial_indent="    ", subsequent_indent=8 * " "))
     cls.__doc__ = "\n".join(
         [*lines, "", "Raises:", "    OptionError: A value is out of its range."]

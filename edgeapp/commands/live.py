@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from edgeapp.commands.options.common import (
+    CAPTIONS,
     INPUT_OUTPUT,
     LANGUAGES,
     OTHER,
@@ -20,11 +21,9 @@ from edgeapp.commands.options.common import (
     Device,
     Draft,
     DraftModel,
-    Language,
     Model,
     ModelDirectory,
     NoDownload,
-    Task,
     Threads,
     TranslateTo,
     TranslationModel,
@@ -33,10 +32,11 @@ from edgeapp.commands.options.common import (
     settings_from_flags,
     use_model_directory,
 )
+from edgeapp.commands.options.declared import Given, declared, values_of
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import counted, print_draft_report, print_note, printable
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code, interrupt
-from pipelines import OptionError, OutputError
+from pipelines import OptionError, OutputError, TranscribeOptions
 
 if TYPE_CHECKING:
     from edgeapp.live.capture import LiveCapture
@@ -47,18 +47,19 @@ if TYPE_CHECKING:
 
 __all__ = ["live"]
 
-_CAPTIONS = "Captions"
 _SPEAKERS = "Me,Them"  # of two microphones
 
 
+@declared(only=("language", "task", "initial_prompt", "hotwords"), chosen=TranscribeOptions)
 def live(
+    *,
     model: Model = None,
     model_dir: ModelDirectory = None,
     no_download: NoDownload = False,
     translation_model: TranslationModel = None,
     draft_model: DraftModel = None,
     draft: Draft = None,
-    language: Language = None,
+    chosen: Given,
     languages: Annotated[
         str | None,
         typer.Option(
@@ -69,7 +70,6 @@ def live(
             rich_help_panel=LANGUAGES,
         ),
     ] = None,
-    task: Task = "transcribe",
     translate_to: TranslateTo = None,
     list_devices: Annotated[
         bool,
@@ -157,13 +157,13 @@ def live(
             help="agreement: text is final when two updates agree; attention: earlier, with more "
             "errors.",
             case_sensitive=False,
-            rich_help_panel=_CAPTIONS,
+            rich_help_panel=CAPTIONS,
         ),
     ] = "agreement",
     min_chunk: Annotated[
         float,
         typer.Option(
-            "--min-chunk", help="Seconds of new audio per update.", rich_help_panel=_CAPTIONS
+            "--min-chunk", help="Seconds of new audio per update.", rich_help_panel=CAPTIONS
         ),
     ] = 0.5,
     calm: Annotated[
@@ -172,7 +172,7 @@ def live(
             "--calm/--fast",
             help="Running text without its last word, which changes most often; or each word at "
             "once.",
-            rich_help_panel=_CAPTIONS,
+            rich_help_panel=CAPTIONS,
         ),
     ] = True,
     correct: Annotated[
@@ -181,25 +181,9 @@ def live(
             "--correct",
             help="Decode each finished utterance once more, and replace its text if that is "
             "better within 3 seconds.",
-            rich_help_panel=_CAPTIONS,
+            rich_help_panel=CAPTIONS,
         ),
     ] = False,
-    initial_prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--initial-prompt",
-            help="Prompt before each update: names, style.",
-            rich_help_panel=_CAPTIONS,
-        ),
-    ] = None,
-    hotwords: Annotated[
-        str | None,
-        typer.Option(
-            "--hotwords",
-            help="Names and terms to prefer.",
-            rich_help_panel=_CAPTIONS,
-        ),
-    ] = None,
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
@@ -236,7 +220,7 @@ def live(
         from edgeapp.live.setup import choosing_language, make_session
         from edgeapp.live.speakers import checked_speakers
         from edgeapp.model_pool import ModelPool
-        from pipelines import LiveOptions, TranscribeOptions
+        from pipelines import LiveOptions
         from pipelines.hub import check_recognizer_language
 
         devices = input_device or []
@@ -250,12 +234,7 @@ def live(
         if save_audio is not None:
             check_recording(save_audio)
         options = LiveOptions(
-            transcribe=TranscribeOptions(
-                language=language,
-                task=task,
-                initial_prompt=initial_prompt,
-                hotwords=hotwords,
-            ),
+            transcribe=TranscribeOptions(**values_of(TranscribeOptions, chosen, {})),
             min_chunk_s=min_chunk,
             policy=policy,
             languages=tuple(languages.split(",")) if languages else (),
@@ -263,7 +242,7 @@ def live(
             correct=correct,
         )
         pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
-        language = choosing_language(options)
+        language, task = choosing_language(options), options.transcribe.task
         found = find_or_pull_recognizer(pool, model, language, task, drafts)
         for code in options.languages:
             check_recognizer_language(found, code)

@@ -29,22 +29,16 @@ from edgeapp.commands.options.common import (
     COMPUTING,
     DECODING,
     INPUT_OUTPUT,
+    WORDS,
     ComputeType,
     Debug,
     Device,
     Draft,
     DraftModel,
-    ForcePhrase,
-    Language,
     Model,
     ModelDirectory,
-    NBest,
     NoDownload,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
-    SuppressPhrase,
     Switch,
-    Task,
     Threads,
     TranslateTo,
     TranslationModel,
@@ -52,10 +46,10 @@ from edgeapp.commands.options.common import (
     known_language,
     optional_float,
     optional_int,
-    optional_prompt,
     settings_from_flags,
     use_model_directory,
 )
+from edgeapp.commands.options.declared import Given, declared, values_of
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.commands.options.refused import REFUSED
 from edgeapp.console import print_note
@@ -73,7 +67,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TranscribeCommand", "transcribe"]
 
-_WORDS, _SILENCE = "Words and subtitles", "Silence"
 _RETRY_FAILED = (
     "--retry-failed needs the journal: results in files (-o FOLDER), and no --no-journal"
 )
@@ -89,17 +82,12 @@ def _decoding(*names: str, help: str, **settings: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=DECODING, **settings)
 
 
-def _silence(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_SILENCE, **settings)
-
-
 def _words(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_WORDS, **settings)
+    return typer.Option(*names, help=help, rich_help_panel=WORDS, **settings)
 
 
 _INT: dict[str, Any] = {"parser": optional_int, "metavar": "N|None"}
 _FLOAT: dict[str, Any] = {"parser": optional_float, "metavar": "NUMBER|None"}
-_TEXT: dict[str, Any] = {"parser": optional_prompt, "metavar": "TEXT"}
 _SWITCH: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
 
 
@@ -107,7 +95,9 @@ def _complete_formats() -> list[str]:
     return [*FORMATS, "all"]
 
 
+@declared(chosen=TranscribeOptions)
 def transcribe(
+    *,
     audio: Annotated[
         list[str] | None,
         typer.Argument(
@@ -121,8 +111,7 @@ def transcribe(
     translation_model: TranslationModel = None,
     draft_model: DraftModel = None,
     draft: Draft = None,
-    language: Language = None,
-    task: Task = "transcribe",
+    chosen: Given,
     translate_to: TranslateTo = None,
     output_format: Annotated[
         str | None,
@@ -170,27 +159,6 @@ def transcribe(
             **_SWITCH,
         ),
     ] = None,
-    initial_prompt: Annotated[
-        str | None,
-        _decoding(
-            "--initial-prompt",
-            help="Prompt before each chunk (--batch-size 1: the first window): names, style.",
-            **_TEXT,
-        ),
-    ] = None,
-    carry_initial_prompt: Annotated[
-        Switch | None,
-        _decoding("--carry-initial-prompt", help="Prompt before each window.", **_SWITCH),
-    ] = None,
-    prefix: Annotated[
-        str | None, _decoding("--prefix", help="Text with which the first window begins.", **_TEXT)
-    ] = None,
-    hotwords: Annotated[
-        str | None, _decoding("--hotwords", help="Names and terms to prefer.", **_TEXT)
-    ] = None,
-    temperature: Annotated[
-        float, _decoding("--temperature", help="Sampling temperature; 0 is greedy.")
-    ] = 0.0,
     temperature_increment_on_fallback: Annotated[
         float | None,
         _decoding(
@@ -199,148 +167,9 @@ def transcribe(
             **_FLOAT,
         ),
     ] = 0.2,
-    beam_size: Annotated[
-        int | None,
-        _decoding("--beam-size", help="Number of beams at temperature 0. Default: greedy.", **_INT),
-    ] = None,
-    best_of: Annotated[
-        int | None,
-        _decoding("--best-of", help="Number of samples above temperature 0. Default: 1.", **_INT),
-    ] = None,
-    patience: Annotated[
-        float | None,
-        _decoding("--patience", help="Beam search patience. Default: 1.", **_FLOAT),
-    ] = None,
-    length_penalty: Annotated[
-        float | None,
-        _decoding(
-            "--length-penalty",
-            help="Length penalty of beams, 0 to 1. Default: rank by mean log probability.",
-            **_FLOAT,
-        ),
-    ] = None,
-    n_best: NBest = 1,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    no_repeat_ngram_size: NoRepeatNgramSize = 0,
-    suppress_phrase: SuppressPhrase = None,
-    force_phrase: ForcePhrase = None,
-    condition_on_previous_text: Annotated[
-        Switch,
-        _decoding(
-            "--condition-on-previous-text",
-            help="Prompt with the text before; with --batch-size 1.",
-            **_SWITCH,
-        ),
-    ] = "True",
-    compression_ratio_threshold: Annotated[
-        float | None,
-        _decoding(
-            "--compression-ratio-threshold",
-            help="Above it, a window fails: it repeats itself.",
-            **_FLOAT,
-        ),
-    ] = 2.4,
-    logprob_threshold: Annotated[
-        float | None,
-        _decoding(
-            "--logprob-threshold",
-            help="Below it, a window fails (mean log probability).",
-            **_FLOAT,
-        ),
-    ] = -1.0,
-    suppress_blank: Annotated[
-        Switch,
-        _decoding("--suppress-blank", help="A window does not begin with a space.", **_SWITCH),
-    ] = "True",
-    suppress_tokens: Annotated[
-        str,
-        _decoding(
-            "--suppress-tokens", help="Token ids never decoded; -1: non-speech symbols; '': none."
-        ),
-    ] = "-1",
-    clip_timestamps: Annotated[
-        str | None,
-        _decoding("--clip-timestamps", help="Seconds of the parts: START,END,START,END …"),
-    ] = None,
-    multilingual: Annotated[
-        Switch | None,
-        _decoding("--multilingual", help="Detect the language of each chunk.", **_SWITCH),
-    ] = None,
     batched: Annotated[
         Switch | None,
         _decoding("--batched", help="False: --batch-size 1.", **_SWITCH),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        _decoding(
-            "--batch-size",
-            help="Chunks decoded in parallel, cut at pauses, without previous text; 1: window "
-            "after window, as openai-whisper, once the loudness of the whole is known.",
-            show_default=str(TranscribeOptions().parallel_chunks),
-            **_INT,
-        ),
-    ] = None,
-    openai_rules: Annotated[
-        Switch,
-        _decoding(
-            "--openai-rules",
-            help="True: of failed temperatures the last is kept, not the best, and times are not "
-            "bounded, as in openai-whisper.",
-            **_SWITCH,
-        ),
-    ] = "False",
-    seed: Annotated[int, _decoding("--seed", help="Random seed of sampling.")] = 0,
-    no_speech_threshold: Annotated[
-        float | None,
-        _silence(
-            "--no-speech-threshold",
-            help="Above it, a window below --logprob-threshold is skipped as silence.",
-            **_FLOAT,
-        ),
-    ] = 0.6,
-    hallucination_silence_threshold: Annotated[
-        float | None,
-        _silence(
-            "--hallucination-silence-threshold",
-            help="Skip longer silence (s) where text was made up; with word times.",
-            **_FLOAT,
-        ),
-    ] = None,
-    vad_filter: Annotated[
-        Switch | None,
-        _silence("--vad-filter", help="Leave out parts without speech.", **_SWITCH),
-    ] = None,
-    vad_threshold: Annotated[
-        float | None,
-        _silence("--vad-threshold", help="Probability above which there is speech.", **_FLOAT),
-    ] = None,
-    vad_min_speech_duration_ms: Annotated[
-        int | None,
-        _silence("--vad-min-speech-duration-ms", help="Shorter speech is left out.", **_INT),
-    ] = None,
-    vad_max_speech_duration_s: Annotated[
-        float | None,
-        _silence("--vad-max-speech-duration-s", help="Longer speech is cut.", **_FLOAT),
-    ] = None,
-    vad_min_silence_duration_ms: Annotated[
-        int | None,
-        _silence("--vad-min-silence-duration-ms", help="Silence that ends speech.", **_INT),
-    ] = None,
-    word_timestamps: Annotated[
-        Switch | None,
-        _words(
-            "--word-timestamps",
-            help="Add the times of words. Default: for subtitles; False: they are estimated.",
-            **_SWITCH,
-        ),
-    ] = None,
-    prepend_punctuations: Annotated[
-        str | None,
-        _words("--prepend-punctuations", help="Marks that belong to the word after them."),
-    ] = None,
-    append_punctuations: Annotated[
-        str | None,
-        _words("--append-punctuations", help="Marks that belong to the word before them."),
     ] = None,
     highlight_words: Annotated[
         Switch,
@@ -431,6 +260,18 @@ def transcribe(
         settings = settings_from_flags(
             device, compute_type, threads, no_download=no_download or dry_run
         )
+        layout = WordCueLayout(
+            max_line_width, max_line_count, max_words_per_line, highlight_words == "True"
+        )
+        values = values_of(TranscribeOptions, chosen, {})
+        values["temperature"] = _temperatures(
+            values.get("temperature", 0.0), temperature_increment_on_fallback
+        )
+        if batched == "False":
+            values["batch_size"] = _sequential(values.get("batch_size"))
+        computes_words = values.get("word_timestamps") is not False
+        values["word_timestamps"] = bool(values.get("word_timestamps")) or layout.active
+        options = TranscribeOptions(**values)
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
         found = find_inputs(
@@ -438,63 +279,15 @@ def transcribe(
             MEDIA_SUFFIXES,
             remote_files(allow_urls, allow_private),
         )
-        if target is not None and multilingual == "True":
+        if target is not None and options.multilingual:
             raise OptionError(
                 "--multilingual and --translate-to exclude each other: one model translates all"
             )
         destination = TranscriptOutput.of(output, output_format, found, target, bilingual)
-        if n_best > 1 and "json" not in destination.formats:
+        if options.n_best > 1 and "json" not in destination.formats:
             raise OptionError("--n-best is reported in JSON: -f json")
         from edgeapp.model_pool import ModelPool
 
-        layout = WordCueLayout(
-            max_line_width, max_line_count, max_words_per_line, highlight_words == "True"
-        )
-        # None is the default of TranscribeOptions.
-        optional: dict[str, Any] = {
-            "prepend_punctuations": prepend_punctuations,
-            "append_punctuations": append_punctuations,
-            "carry_initial_prompt": _boolean(carry_initial_prompt),
-            "prefix": prefix,
-            "hotwords": hotwords,
-            "clip_timestamps": _times(clip_timestamps),
-            "multilingual": _boolean(multilingual),
-            "hallucination_silence_threshold": hallucination_silence_threshold,
-            "vad_filter": _boolean(vad_filter),
-            "vad_parameters": _given(
-                threshold=vad_threshold,
-                min_speech_duration_ms=vad_min_speech_duration_ms,
-                max_speech_duration_s=vad_max_speech_duration_s,
-                min_silence_duration_ms=vad_min_silence_duration_ms,
-            )
-            or None,
-        }
-        options = TranscribeOptions(
-            word_timestamps=word_timestamps == "True" or layout.active,
-            language=language,
-            task=task,
-            temperature=_temperatures(temperature, temperature_increment_on_fallback),
-            beam_size=beam_size,
-            best_of=best_of,
-            patience=patience,
-            length_penalty=length_penalty,
-            compression_ratio_threshold=compression_ratio_threshold,
-            logprob_threshold=logprob_threshold,
-            no_speech_threshold=no_speech_threshold,
-            condition_on_previous_text=condition_on_previous_text == "True",
-            initial_prompt=initial_prompt,
-            suppress_blank=suppress_blank == "True",
-            suppress_tokens=_token_ids(suppress_tokens),
-            n_best=n_best,
-            repetition_penalty=repetition_penalty,
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            suppress_phrases=tuple(suppress_phrase or ()),
-            forced_phrases=tuple(force_phrase or ()),
-            openai_rules=openai_rules == "True",
-            seed=seed,
-            batch_size=_batch_size(_boolean(batched), batch_size),
-            **_given(**optional),
-        )
         in_files = destination.folder is not None
         if events and (not in_files or verbose == "True"):
             raise OptionError(
@@ -509,9 +302,9 @@ def transcribe(
             raise OptionError("--cluster needs results in files: -o FOLDER")
         pool = ModelPool(settings)
         # The language of the text that is translated into the target.
-        spoken = "en" if task == "translate" else options.language
+        spoken = "en" if options.task == "translate" else options.language
         if cluster is None:
-            find_or_pull_recognizer(pool, model, options.language, task, drafts)
+            find_or_pull_recognizer(pool, model, options.language, options.task, drafts)
             if target not in (None, spoken) and (spoken or translation_model):
                 pool.find_translator(translation_model, spoken, target)
         if not dry_run:
@@ -519,8 +312,8 @@ def transcribe(
         destination.prepare()
         if output is None and in_files:
             print_note(f"results go to {destination.listing()}; -o names another folder")
-        machines = _machines(cluster, settings, model, options.language, task)
-        transcriber = machines or pool.transcriber(model, options.language, task, drafts)
+        machines = _machines(cluster, settings, model, options.language, options.task)
+        transcriber = machines or pool.transcriber(model, options.language, options.task, drafts)
         if machines is None and options.language is not None and target not in (None, spoken):
             # The language is known: load the translator now, so that errors come early.
             pool.translator(translation_model, spoken, target)
@@ -540,7 +333,7 @@ def transcribe(
             style=style,
             events=events,
             translators=cast(TranslatorSource | None, machines),
-            computes_words=word_timestamps != "False",
+            computes_words=computes_words,
         )
         if retry_failed and journal is None:
             raise OptionError(_RETRY_FAILED)
@@ -584,36 +377,12 @@ def _boolean(switch: str | None) -> bool | None:
     return None if switch is None else switch == "True"
 
 
-def _given(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
+def _sequential(batch_size: int | None) -> int:
+    """Return the batch size of --batched False.
 
-
-def _token_ids(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(
-            f"--suppress-tokens takes token ids, separated by commas, not {text!r}"
-        ) from None
-
-
-def _times(text: str | None) -> tuple[float, ...] | None:
-    """Start and end times in seconds, separated by commas."""
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(
-            f"--clip-timestamps takes seconds, separated by commas, not {text!r}"
-        ) from None
-
-
-def _batch_size(batched: bool | None, batch_size: int | None) -> int | None:
-    """The batch size; None: that of TranscribeOptions."""
-    if batched is not False:
-        return batch_size
+    Raises:
+        OptionError: Another one is given.
+    """
     if batch_size not in (None, 1):
         raise OptionError(f"--batched False and --batch-size {batch_size} exclude each other")
     return 1

@@ -43,7 +43,6 @@ from edgeapp.commands.options.batch import (
 )
 from edgeapp.commands.options.common import (
     COMPUTING,
-    DECODING,
     INPUT_OUTPUT,
     LANGUAGES,
     MODELS,
@@ -53,13 +52,8 @@ from edgeapp.commands.options.common import (
     Device,
     Draft,
     DraftModel,
-    ForcePhrase,
     Model,
     ModelDirectory,
-    NBest,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
-    SuppressPhrase,
     Threads,
     drafts_from_flags,
     known_language,
@@ -67,6 +61,7 @@ from edgeapp.commands.options.common import (
     use_model_directory,
 )
 from edgeapp.commands.options.completion import complete_languages
+from edgeapp.commands.options.declared import Given, declared, values_of
 from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.structure import STRUCTURED_SUFFIXES
 from edgeapp.documents.subtitle_file import is_subtitle_file
@@ -75,7 +70,7 @@ from edgeapp.documents.transcript_formats import FORMATS
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import Settings
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
-from pipelines import OptionError
+from pipelines import OptionError, TranslateOptions
 
 __all__ = ["translate"]
 
@@ -85,7 +80,9 @@ _RETRY_FAILED = "--retry-failed needs the journal: results in files, and no --no
 _HINT = "; --text translates words of the command line"
 
 
+@declared(chosen=TranslateOptions)
 def translate(
+    *,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -192,47 +189,17 @@ def translate(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = DEFAULT_STYLE.name,
-    beam_size: Annotated[
-        int,
-        typer.Option(
-            "--beam-size",
-            min=1,
-            help="Number of beams; 1 is greedy and faster.",
-            rich_help_panel="Decoding",
-        ),
-    ] = 1,
-    n_best: NBest = 1,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    no_repeat_ngram_size: NoRepeatNgramSize = 0,
-    prefix: Annotated[
-        str | None,
-        typer.Option(
-            "--prefix",
-            help="Text with which the translation of each line begins.",
-            metavar="TEXT",
-            rich_help_panel=DECODING,
-        ),
-    ] = None,
-    suppress_phrase: SuppressPhrase = None,
-    force_phrase: ForcePhrase = None,
+    chosen: Given,
     format: Annotated[
         Literal["text", "tsv", "json"],
         typer.Option(
             "--format",
-            help="tsv: source, tab, translation; json: one object per line.",
+            help="text: alignments after |||; tsv: source, tab, translation; json: one object per "
+            "line.",
             case_sensitive=False,
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = "text",
-    alignments: Annotated[
-        bool,
-        typer.Option(
-            "--alignments",
-            help="Add the word alignment as source-target pairs: 0-0 1-2 (after ||| in text; "
-            "words are separated by spaces).",
-            rich_help_panel="Decoding",
-        ),
-    ] = False,
     shortlist: Annotated[
         bool,
         typer.Option(
@@ -291,8 +258,13 @@ def translate(
         remote = remote_files(allow_urls, allow_private)
         inputs = _inputs([*(files or ()), *listed], text or (), output, as_text, remote)
         style = style_of(subtitle_style)
+        choices = TranslateOptions(**values_of(TranslateOptions, chosen, {}))
         applicable = ApplicableOptions(
-            {"--format": format != "text", "--document": document, "--alignments": alignments},
+            {
+                "--format": format != "text",
+                "--document": document,
+                "--alignments": choices.word_alignments,
+            },
             {"--bilingual": bilingual, "--subtitle-style": style.name != DEFAULT_STYLE.name},
         )
         for each in inputs:
@@ -302,7 +274,7 @@ def translate(
                 if Path(name).suffix.lower() in HTML_SUFFIXES and not literal:
                     kind = "html"
                 applicable.check(each.source.shown, kind)
-        if n_best > 1 and format != "json":
+        if choices.n_best > 1 and format != "json":
             raise OptionError("--n-best is reported in JSON: --format json")
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
@@ -324,18 +296,7 @@ def translate(
         if retry_failed and (no_journal or not in_files):
             raise OptionError(_RETRY_FAILED)
         from edgeapp.model_pool import ModelPool
-        from pipelines import TranslateOptions
 
-        choices = TranslateOptions(
-            beam_size=beam_size,
-            word_alignments=alignments,
-            n_best=n_best,
-            repetition_penalty=repetition_penalty,
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            prefix=prefix,
-            suppress_phrases=tuple(suppress_phrase or ()),
-            forced_phrases=tuple(force_phrase or ()),
-        )
         pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
         if model is not None or not automatic:
             pool.find_translator(model, source_code, target_code, drafts)

@@ -27,7 +27,6 @@ from edgeapp.commands.options.common import (
     ComputeType,
     Debug,
     Device,
-    Language,
     Model,
     ModelDirectory,
     NoDownload,
@@ -38,11 +37,12 @@ from edgeapp.commands.options.common import (
     settings_from_flags,
     use_model_directory,
 )
+from edgeapp.commands.options.declared import Given, declared, values_of
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code, print_error
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import ModelNotFound, OptionError
+from pipelines import ModelNotFound, OptionError, TranscribeOptions
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
@@ -52,14 +52,16 @@ __all__ = ["watch"]
 _LOOK_EVERY_S = 1.0
 
 
+@declared(only=("language",), chosen=TranscribeOptions)
 def watch(
+    *,
     inside: Annotated[Path, typer.Argument(metavar="IN", help="Folder in which files arrive.")],
     outside: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the results.")],
     model: Model = None,
     model_dir: ModelDirectory = None,
     no_download: NoDownload = False,
     translation_model: TranslationModel = None,
-    language: Language = None,
+    chosen: Given,
     translate_to: TranslateTo = None,
     output_format: Annotated[
         str | None,
@@ -100,13 +102,14 @@ def watch(
             raise OptionError(f"{inside} is no folder")
         settings = settings_from_flags(device, compute_type, threads, no_download=no_download)
         use_model_directory(model_dir)
+        options = TranscribeOptions(**values_of(TranscribeOptions, chosen, {}))
         target = known_language(translate_to, "--translate-to")
         from edgeapp.model_pool import ModelPool
 
         pool = ModelPool(settings)
         media = MEDIA_SUFFIXES
         try:
-            find_or_pull_recognizer(pool, model, language)
+            find_or_pull_recognizer(pool, model, options.language)
         except ModelNotFound as error:
             if target is None or model or settings.model:
                 raise
@@ -121,7 +124,7 @@ def watch(
                 "results would be taken for new files"
             )
         worker = _Worker(
-            stack, pool, journal, outside, model, translation_model, language, target,
+            stack, pool, journal, outside, model, translation_model, options, target,
             output_format, debug,
         )  # fmt: skip
         suffixes = media | (TEXT_SUFFIXES if target is not None else frozenset())
@@ -170,22 +173,22 @@ class _Worker:
         outside: Path,
         model: str | None,
         translation_model: str | None,
-        language: str | None,
+        options: TranscribeOptions,
         target: str | None,
         formats: str | None,
         debug: bool,
     ) -> None:
         from edgeapp.model_pool import NO_DRAFTS
-        from pipelines import TranscribeOptions, TranslateOptions
+        from pipelines import TranslateOptions
 
-        self._options = TranscribeOptions(language=language)
+        self._options = options
         TranscriptOutput.of(f"{outside}/", formats, (), target)  # raises OptionError now
         self._pool = pool
         if target is not None and translation_model is not None:
             self._pool.find_translator(translation_model, None, target)
         self._policy = JobPolicy(journal, name_skipped=False, name_done=True)
         self._outside, self._target, self._formats, self._debug = outside, target, formats, debug
-        self._model, self._translation_model, self._language = model, translation_model, language
+        self._model, self._translation_model = model, translation_model
         self._models = TranslationModels(
             stack, self._pool, translation_model, target, target,
             TranslateOptions(), shortlist=False, workers=1, drafts=NO_DRAFTS,
@@ -207,7 +210,7 @@ class _Worker:
         output.prepare()
         runner = TranscriptionRunner(
             self._pool,
-            self._pool.transcriber(self._model, self._language, "transcribe"),
+            self._pool.transcriber(self._model, self._options.language, "transcribe"),
             self._options,
             self._target,
             self._translation_model,

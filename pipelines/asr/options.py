@@ -17,7 +17,7 @@ __all__ = ["TranscribeOptions", "TranscribeOverrides", "VadOptions"]
 _PARALLEL_CHUNKS = 8
 _MIN_CHUNK_S = 2.0
 
-_SILENCE, _WORDS = "Silence", "Words"
+_LANGUAGES, _SILENCE, _WORDS = "Languages", "Silence", "Words and subtitles"
 _COUNT = Range(1, whole=True)
 _PROBABILITY = Range(above=0, below=1)
 _SECONDS = Range(0, unit="s")
@@ -48,8 +48,9 @@ class VadOptions:
 
     threshold: float = option(
         0.35,
-        "Probability from which a frame is speech. The default is below Silero's 0.5, with which "
-        "a quarter of what is said in an echoing room would be lost.",
+        "Probability from which a frame is speech.",
+        "The default is below Silero's 0.5, with which a quarter of what is said in an echoing "
+        "room would be lost.",
         range=_PROBABILITY,
         group=_SILENCE,
     )
@@ -58,18 +59,20 @@ class VadOptions:
         "Probability below which speech ends. None: 0.15 below `threshold`.",
         range=_PROBABILITY,
         group=_SILENCE,
+        flags=(),
     )
     min_speech_duration_ms: float | None = option(
         None,
-        "Shorter speech is left out. Live, and in chunks, shorter dips do not interrupt the speech "
-        "that starts an utterance. None: 100, and 0 window by window.",
+        "Shorter speech is left out. None: 100, and 0 window by window.",
+        "Live, and in chunks, shorter dips do not interrupt the speech that starts an utterance.",
         range=_MS,
         group=_SILENCE,
     )
     max_speech_duration_s: float | None = option(
         None,
-        "Longer speech is cut: window by window at its last silence of 98 ms, else at the quietest "
-        "point of its last second. None: in chunks the model's window, else unlimited.",
+        "Longer speech is cut. None: in chunks the model's window, else unlimited.",
+        "Window by window it is cut at its last silence of 98 ms, else at the quietest point of "
+        "its last second.",
         range=Range(0, infinite=True, unit="s"),
         group=_SILENCE,
     )
@@ -85,6 +88,7 @@ class VadOptions:
         "kept, too. None: 200 in chunks, 400 window by window, 500 live.",
         range=_MS,
         group=_SILENCE,
+        flags=(),
     )
     long_pause_ms: float | None = option(
         None,
@@ -92,6 +96,7 @@ class VadOptions:
         "ends the utterance. None: each silence does.",
         range=_MS,
         group=_SILENCE,
+        flags=(),
     )
 
     def __post_init__(self) -> None:
@@ -165,16 +170,22 @@ class TranscribeOptions:
 
     language: str | None = option(
         None,
-        'Code ("de") or English name ("German"). None: detected in the first window.',
+        "Spoken language: a code (de) or an English name (German). None: detected.",
+        "Recordings are judged by their first window.",
+        group=_LANGUAGES,
+        flags=("l", "language"),
+        metavar="LANGUAGE|auto",
     )
     task: Literal["transcribe", "translate"] = option(
         "transcribe",
-        '"transcribe", or "translate" into English.',
+        "translate: into English, by the speech recognition model itself.",
         choices=("transcribe", "translate"),
+        group=_LANGUAGES,
     )
     temperature: float | tuple[float, ...] = option(
         (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
-        "One sampling temperature, or several for temperature fallback: the next one is used "
+        "Sampling temperature; 0 is greedy.",
+        "Several are for temperature fallback: the next one is used "
         "when a window's text fails a threshold. If all fail, the best attempt is kept: the "
         "most probable of those that are not repetitive, else of all. Repetitive text that is "
         "probable, and no longer than the sound allows, was said, and does not fail.",
@@ -192,13 +203,13 @@ class TranscribeOptions:
     )
     patience: float | None = option(
         None,
-        "Beam search stops after `beam_size * patience` finished hypotheses. None: 1.",
+        "Beam search stops after this many times `beam_size` finished hypotheses. None: 1.",
         range=Range(above=0),
     )
     length_penalty: float | None = option(
         None,
-        "Alpha of the length penalty that ranks hypotheses (Wu et al. 2016), 0 to 1. None: "
-        "hypotheses are ranked by mean log-probability.",
+        "Alpha of the length penalty that ranks beams (Wu et al. 2016), 0 to 1. None: they are "
+        "ranked by mean log-probability.",
         range=Range(0, 1),
     )
     compression_ratio_threshold: float | None = option(
@@ -222,21 +233,23 @@ class TranscribeOptions:
     )
     condition_on_previous_text: bool = option(
         True,
-        "Give the text so far as the prompt of the next window.",
+        "Give the text so far as the prompt of the next window, with a `batch_size` of 1.",
     )
     prompt_reset_on_temperature: float = option(
         0.5,
         "The text of a window that needed a higher temperature than this is no prompt for the "
         "next one.",
         range=Range(0),
+        flags=(),
     )
     initial_prompt: str | tuple[int, ...] | None = option(
         None,
-        "Text, or token ids, before the first window: names, spelling, style.",
+        "Text before the first window, each chunk, and each live update: names, spelling, style.",
+        "Also as token ids.",
     )
     carry_initial_prompt: bool = option(
         False,
-        "Text before every window: the text so far has what room is left.",
+        "Give `initial_prompt` before every window: the text so far has what room is left.",
     )
     prefix: str | None = option(
         None,
@@ -244,16 +257,18 @@ class TranscribeOptions:
     )
     hotwords: str | None = option(
         None,
-        "Names and terms to prefer: text before every window, besides the text so far. "
-        "Without effect on the window that `prefix` begins.",
+        "Names and terms to prefer.",
+        "They are text before every window, besides the text so far, without effect on the window "
+        "that `prefix` begins.",
     )
     clip_timestamps: tuple[float, ...] = option(
         (),
-        "Seconds of the parts to decode: start, end, start, end …; the last end may be left "
-        'out. Also as a text, "0,5". In chunks the rest of the recording is silenced. The '
-        "language is detected at the start of the recording, or in its first chunk, or, of "
-        "two unlike channels, in the first part.",
+        "Seconds of the parts to decode: start, end, start, end …; the last end may be left out.",
+        'Also as a text, "0,5". In chunks the rest of the recording is silenced. The language is '
+        "detected at the start of the recording, or in its first chunk, or, of two unlike "
+        "channels, in the first part.",
         range=_SECONDS,
+        metavar="START,END,…",
     )
     multilingual: bool = option(
         False,
@@ -263,12 +278,14 @@ class TranscribeOptions:
         0.5,
         "A window whose language is more probable than this decides.",
         range=Range(0, 1),
+        flags=(),
     )
     language_detection_segments: int = option(
         1,
         "How many windows, or chunks, the language is looked for in. If none is certain "
         "enough, most of them decide.",
         range=_COUNT,
+        flags=(),
     )
     suppress_blank: bool = option(
         True,
@@ -276,30 +293,36 @@ class TranscribeOptions:
     )
     suppress_tokens: tuple[int, ...] = option(
         (-1,),
-        "Ids that are never generated. -1 stands for the symbols that are written but not "
-        'spoken. Also as a text, "-1,50".',
+        "Ids of tokens that are never generated; empty: all may be. -1 stands for the symbols that "
+        "are written but not spoken.",
+        'Also as a text, "-1,50".',
         range=Range(-1, whole=True),
+        metavar="ID,ID",
     )
     without_timestamps: bool = option(
         False,
         "One segment a window, without timestamp tokens. A word that the end of a window cuts "
         "is then lost.",
+        flags=(),
     )
     max_initial_timestamp: float | None = option(
         1.0,
         "The first segment of a window begins at most this many seconds after the window's "
         "start. None: no limit.",
         range=Range(0, infinite=True, unit="s"),
+        flags=(),
     )
     max_new_tokens: int | None = option(
         None,
         "Tokens of a window at most. None: half of the decoder's positions.",
         range=_COUNT,
+        flags=(),
     )
     word_timestamps: bool = option(
         False,
-        "Also compute the times of each word. Segments then begin with their first word and "
-        "end with their last.",
+        "Also compute the times of each word. The command line does so for shaped subtitles; with "
+        "False they are estimated there.",
+        "Segments then begin with their first word and end with their last.",
         group=_WORDS,
     )
     prepend_punctuations: str = option(
@@ -329,6 +352,7 @@ class TranscribeOptions:
         None,
         "What counts as speech: `VadOptions`, or a dictionary of its fields.",
         group=_SILENCE,
+        nested=("vad_", VadOptions),
     )
     n_best: int = option(
         1,
@@ -339,6 +363,7 @@ class TranscribeOptions:
     token_logprobs: bool = option(
         False,
         "Segments carry the log-probability of each token of their text.",
+        flags=(),
     )
     repetition_penalty: float = option(
         1.0,
@@ -354,14 +379,17 @@ class TranscribeOptions:
     suppress_phrases: tuple[str, ...] = option(
         (),
         "Texts that are not written, as the tokenizer spells them.",
+        flags=("suppress-phrase",),
     )
     forced_phrases: tuple[str, ...] = option(
         (),
         "Texts that the first window contains, if its length allows.",
+        flags=("force-phrase",),
     )
     logit_filters: tuple[OwnLogitFilter, ...] = option(
         (),
         "Your own filters, applied after all others (`pipelines.engine.LogitFilter`).",
+        flags=(),
     )
     seed: int | None = option(
         0,
@@ -370,25 +398,26 @@ class TranscribeOptions:
     )
     batch_size: int | None = option(
         None,
-        "Above 1: the recording is cut at pauses into chunks, and up to this many are decoded "
-        "in parallel. Each chunk begins with `initial_prompt`, and "
-        "`condition_on_previous_text` does not reach into the next one. On a CPU it is "
-        "encoded with some silence behind it instead of padding to the window; where its text "
-        "ends early, the rest is decoded, too, and where the text is too little for its "
-        "length, it is padded and decoded again. Parts without speech are left out. A stream "
-        "of blocks is read ahead. 1: one window after the other, as openai-whisper. None: 8, "
-        "or 1 if `vad_filter` is False.",
+        "How many chunks, cut at pauses, are decoded in parallel. 1: one window after the other, "
+        "as openai-whisper. None: 8, or 1 if `vad_filter` is False.",
+        "Each chunk begins with `initial_prompt`, and `condition_on_previous_text` does not reach "
+        "into the next one. On a CPU it is encoded with some silence behind it instead of padding "
+        "to the window; where its text ends early, the rest is decoded, too, and where the text is "
+        "too little for its length, it is padded and decoded again. Parts without speech are left "
+        "out. A stream of blocks is read ahead.",
         range=_COUNT,
     )
     chunk_s: float | None = option(
         None,
         "Longest chunk in seconds. None: the model's window.",
         range=Range(_MIN_CHUNK_S, unit="s"),
+        flags=(),
     )
     priority: int = option(
         2,
         "Of the requests, on a shared engine: a lower number goes first.",
         range=Range(whole=True),
+        flags=(),
     )
     openai_rules: bool = option(
         False,

@@ -24,16 +24,19 @@ class TranslateOptions:
         'The language to translate into ("fr", "fra", ">>fra<<", "fra_Latn", "fr_XX"), for models '
         'with several. A text may override it with a leading ">>fra<<".',
         group=_LANGUAGES,
+        flags=(),
     )
     source_language: str | None = option(
         None,
         "The language of the text. Required by models with `source_codes`; also selects the rules "
         "that find sentences. None: the source language of the model.",
         group=_LANGUAGES,
+        flags=(),
     )
     split_sentences: bool = option(
         True,
         "False takes each line as one sentence, as models that write summaries do (BART, Pegasus).",
+        flags=(),
     )
     beam_size: int = option(
         1,
@@ -60,24 +63,29 @@ class TranslateOptions:
         None, "Text with which the translation of each text begins; the model continues it."
     )
     suppress_phrases: tuple[str, ...] = option(
-        (), "Texts that are not written, as the tokenizer spells them."
+        (),
+        "Texts that are not written, as the tokenizer spells them.",
+        flags=("suppress-phrase",),
     )
     forced_phrases: tuple[str, ...] = option(
         (),
         "Texts that the first sentence of each text contains, if its length allows.",
+        flags=("force-phrase",),
     )
     logit_filters: tuple[OwnLogitFilter, ...] = option(
-        (), "Your own filters, applied after all others (`pipelines.engine.LogitFilter`)."
+        (), "Your own filters, applied after all others (`pipelines.engine.LogitFilter`).", flags=()
     )
     word_alignments: bool = option(
         False,
-        "Add the alignment between source words and translated words. It takes one more pass of "
-        "the decoder.",
+        "Add the alignment between source words and translated words, as pairs: 0-0 1-2. It takes "
+        "one more pass of the decoder.",
+        flags=("alignments",),
     )
     priority: int = option(
         2,
         "Of the requests, on a shared engine: a lower number goes first.",
         range=Range(whole=True),
+        flags=(),
     )
 
     def __post_init__(self) -> None:

@@ -17,28 +17,24 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import Drafts
 
 __all__ = [
+    "CAPTIONS",
     "COMPUTING",
     "DECODING",
     "INPUT_OUTPUT",
     "LANGUAGES",
     "MODELS",
     "OTHER",
+    "SILENCE",
+    "WORDS",
     "ComputeType",
     "Debug",
     "Device",
     "Draft",
     "DraftModel",
-    "ForcePhrase",
-    "Language",
     "Model",
     "ModelDirectory",
-    "NBest",
     "NoDownload",
-    "NoRepeatNgramSize",
-    "RepetitionPenalty",
-    "SuppressPhrase",
     "Switch",
-    "Task",
     "Threads",
     "TranslateTo",
     "TranslationModel",
@@ -53,8 +49,9 @@ __all__ = [
 ]
 
 # Titles of the groups of options in the help.
-MODELS, LANGUAGES, DECODING = "Models", "Languages", "Decoding"
-INPUT_OUTPUT, COMPUTING, OTHER = "Input and output", "Computing", "Other"
+MODELS, LANGUAGES, INPUT_OUTPUT, CAPTIONS = "Models", "Languages", "Input and output", "Captions"
+DECODING, SILENCE, WORDS = "Decoding", "Silence", "Words and subtitles"
+COMPUTING, OTHER = "Computing", "Other"
 
 Switch = Literal["True", "False"]
 
@@ -150,27 +147,6 @@ NoDownload = Annotated[
         rich_help_panel=MODELS,
     ),
 ]
-Language = Annotated[
-    str | None,
-    typer.Option(
-        "-l",
-        "--language",
-        help="Spoken language: a code (de) or a name (German). Default, or auto: detected.",
-        rich_help_panel=LANGUAGES,
-        parser=optional_text,
-        metavar="LANGUAGE",
-        autocompletion=complete_languages,
-    ),
-]
-Task = Annotated[
-    Literal["transcribe", "translate"],
-    typer.Option(
-        "--task",
-        help="translate: into English, by the speech recognition model itself.",
-        case_sensitive=False,
-        rich_help_panel=LANGUAGES,
-    ),
-]
 TranslateTo = Annotated[
     str | None,
     typer.Option(
@@ -207,50 +183,6 @@ Draft = Annotated[
         help="ngram: propose what followed the same words before; for texts that repeat.",
         case_sensitive=False,
         rich_help_panel=MODELS,
-    ),
-]
-NBest = Annotated[
-    int,
-    typer.Option(
-        "--n-best",
-        min=1,
-        help="Results of the search to report, in JSON; needs as many beams.",
-        rich_help_panel=DECODING,
-    ),
-]
-RepetitionPenalty = Annotated[
-    float,
-    typer.Option(
-        "--repetition-penalty",
-        help="Divides the score of what was written already; 1 is none.",
-        rich_help_panel=DECODING,
-    ),
-]
-NoRepeatNgramSize = Annotated[
-    int,
-    typer.Option(
-        "--no-repeat-ngram-size",
-        min=0,
-        help="No sequence of so many tokens occurs twice; 0: off.",
-        rich_help_panel=DECODING,
-    ),
-]
-SuppressPhrase = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--suppress-phrase",
-        help="Text that is not written; repeatable.",
-        metavar="TEXT",
-        rich_help_panel=DECODING,
-    ),
-]
-ForcePhrase = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--force-phrase",
-        help="Text that the first window, or the first sentence of a line, contains; repeatable.",
-        metavar="TEXT",
-        rich_help_panel=DECODING,
     ),
 ]
 Device = Annotated[
