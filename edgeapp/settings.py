@@ -12,19 +12,27 @@ names:
     ask_to_download = true              # EDGEAPP_ASK_TO_DOWNLOAD: true or on, false or off
     history = true                      # EDGEAPP_HISTORY: true or on, false or off, or a file
     history_sound_mb = 2000             # EDGEAPP_HISTORY_SOUND_MB: of recordings; 0 keeps none
+
+    [transcribe]                        # defaults of flags: fields of TranscribeOptions
+    beam_size = 5
+
+    [translate]                         # of TranslateOptions
+    beam_size = 4
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pipelines import OptionError
 
 __all__ = [
+    "TABLES",
     "Settings",
     "config_file",
     "history_file",
@@ -35,6 +43,8 @@ __all__ = [
     "tokens_file",
 ]
 
+# Commands with a table in the file → the dataclass of their options.
+TABLES = {"transcribe": "TranscribeOptions", "translate": "TranslateOptions"}
 _ON, _OFF = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 
 
@@ -54,6 +64,8 @@ class Settings:
             by commas.
         history: Whether past sessions and jobs are stored, or the file to store them in.
         history_sound_mb: The most that recordings in the history may take, in MiB.
+        transcribe, translate: Options of these commands where no flag is given: names of fields of
+            TranscribeOptions and TranslateOptions → values.
     """
 
     model: str | None = None
@@ -65,6 +77,8 @@ class Settings:
     trusted_proxy: str = ""
     history: bool | Path = True
     history_sound_mb: int = 2000
+    transcribe: Mapping[str, Any] = field(default_factory=dict)
+    translate: Mapping[str, Any] = field(default_factory=dict)
 
 
 def config_file() -> Path:
@@ -120,7 +134,7 @@ def load_settings() -> Settings:
     """
     path = config_file()
     values = _read(path)
-    known = {field.name for field in fields(Settings)}
+    known = {each.name for each in fields(Settings)}
     unknown = sorted(set(values) - known)
     if unknown:
         raise OptionError(f"{path}: unknown setting {unknown[0]!r}; known are {sorted(known)}")
@@ -134,7 +148,8 @@ def load_settings() -> Settings:
     ask = _switch("ask_to_download", values.pop("ask_to_download", True))
     if value := os.environ.get("EDGEAPP_ASK_TO_DOWNLOAD"):
         ask = _switch("ask_to_download", value)
-    for name in known - {"ask_to_download", "history", "history_sound_mb"}:
+    tables = {name: _options(path, name, values.pop(name, {})) for name in TABLES}
+    for name in known - {"ask_to_download", "history", "history_sound_mb", *TABLES}:
         if value := os.environ.get(f"EDGEAPP_{name.upper()}"):
             values[name] = value
     threads = parse_threads(str(values.pop("threads", "auto")))
@@ -146,8 +161,38 @@ def load_settings() -> Settings:
         ask_to_download=ask,
         history=history,
         history_sound_mb=sound_mb,
+        **tables,  # type: ignore[arg-type]
         **values,  # type: ignore[arg-type]
     )
+
+
+def _options(path: Path, command: str, table: object) -> Mapping[str, Any]:
+    """Return the options of a command, checked as the library checks them.
+
+    Raises:
+        OptionError: An option is unknown, or has a wrong value.
+    """
+    if not table:
+        return {}
+    import pipelines
+
+    where = f"{path}: [{command}]"
+    if not isinstance(table, dict):
+        raise OptionError(f"{where} must be a table, not {table!r}")
+    options = getattr(pipelines, TABLES[command])
+    known = {each.name: each for each in fields(options) if each.metadata["flags"] != ()}
+    for name, value in table.items():
+        if name not in known:
+            raise OptionError(f"{where} no such option: {name}; known are {sorted(known)}")
+        wanted = {"bool": bool, "str": str}.get(known[name].type.split(" |")[0])
+        if wanted is not None and not isinstance(value, wanted):
+            kind = "true or false" if wanted is bool else "a text"
+            raise OptionError(f"{where} {name} must be {kind}, not {value!r}")
+    try:
+        options(**table)
+    except (OptionError, TypeError) as error:
+        raise OptionError(f"{where} {error}") from None
+    return table
 
 
 def parse_threads(text: str) -> int | Literal["auto"]:

@@ -1,25 +1,31 @@
-"""The manual page, made of the help of the command line.
+"""The manual page and the table of options in the documentation, made of the command line.
 
-    python assets/packaging/man_page.py            # writes assets/packaging/edgeapp.1
+    python assets/packaging/man_page.py            # writes edgeapp.1 and command-line.md
     man -l assets/packaging/edgeapp.1
 
-A test compares the file with what this script would write.
+A test compares the files with what this script would write.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import typer
 
+import pipelines
 from edgeapp.cli import app
-from edgeapp.settings import Settings
+from edgeapp.commands.options.declared import flags_of
+from edgeapp.settings import TABLES, Settings
 
 PAGE = Path(__file__).with_name("edgeapp.1")
+DOCUMENT = Path(__file__).parents[1] / "docs" / "command-line.md"
+_TABLE = re.compile("(?<=<!-- made by man_page.py -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 _VARIABLES = (
     ("EDGEAPP_CONFIG", "The settings file, instead of config.toml."),
@@ -52,8 +58,10 @@ def page() -> str:
     for name, command in commands(root, "edgeapp"):
         lines += section(name, command)
     lines.append(".SH ENVIRONMENT")
-    for field in Settings.__dataclass_fields__:
-        lines += [".TP", f".B EDGEAPP_{field.upper()}", f"The setting {text(field)}."]
+    for field in fields(Settings):
+        if field.name not in TABLES:
+            variable = f"EDGEAPP_{field.name.upper()}"
+            lines += [".TP", f".B {variable}", f"The setting {text(field.name)}."]
     for name, meaning in _VARIABLES:
         lines += [".TP", f".B {name}", text(meaning)]
     lines.append(".SH FILES")
@@ -89,6 +97,24 @@ def section(name: str, command: Any) -> list[str]:
     return lines
 
 
+def document() -> str:
+    """Return the documentation of the command line with its table of options."""
+    lines = ["| flag | of | in the settings file | |", "|---|---|---|---|"]
+    root: Any = typer.main.get_command(app)
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for command, options in TABLES.items():
+        shown = {each.name: each for each in root.commands[command].params}
+        for flag in flags_of(getattr(pipelines, options)):
+            field = f"{flag.within}.{flag.field.name}" if flag.within else flag.name
+            names = ", ".join(f"`{name}`" for name in flag.names)
+            row = (names, field, " ".join(shown[flag.name].help.split()))
+            rows.setdefault(row, []).append(command)
+    for (names, field, meaning), found in rows.items():
+        lines.append(f"| {names} | {', '.join(found)} | `{field}` | {meaning} |")
+    table = "\n".join(lines) + "\n"
+    return _TABLE.sub(lambda _: table, DOCUMENT.read_text("utf-8"))
+
+
 def text(plain: str | None) -> str:
     """Plain text for roff: backslashes and hyphens escaped, no line that starts a macro."""
     escaped = (plain or "").replace("\\", "\\e").replace("-", "\\-").replace("`", "")
@@ -98,3 +124,4 @@ def text(plain: str | None) -> str:
 if __name__ == "__main__":
     os.environ.setdefault("COLUMNS", "80")
     PAGE.write_text(page(), encoding="utf-8")
+    DOCUMENT.write_text(document(), encoding="utf-8")

@@ -263,10 +263,10 @@ def transcribe(
         layout = WordCueLayout(
             max_line_width, max_line_count, max_words_per_line, highlight_words == "True"
         )
-        values = values_of(TranscribeOptions, chosen, {})
-        values["temperature"] = _temperatures(
-            values.get("temperature", 0.0), temperature_increment_on_fallback
-        )
+        values = values_of(TranscribeOptions, chosen, settings.transcribe)
+        first = values.get("temperature", 0.0)
+        if isinstance(first, int | float):  # the settings may have several
+            values["temperature"] = _temperatures(first, temperature_increment_on_fallback)
         if batched == "False":
             values["batch_size"] = _sequential(values.get("batch_size"))
         computes_words = values.get("word_timestamps") is not False

@@ -258,7 +258,8 @@ def translate(
         remote = remote_files(allow_urls, allow_private)
         inputs = _inputs([*(files or ()), *listed], text or (), output, as_text, remote)
         style = style_of(subtitle_style)
-        choices = TranslateOptions(**values_of(TranslateOptions, chosen, {}))
+        settings = settings_from_flags(device, compute_type, threads)
+        choices = TranslateOptions(**values_of(TranslateOptions, chosen, settings.translate))
         applicable = ApplicableOptions(
             {
                 "--format": format != "text",
@@ -276,7 +277,6 @@ def translate(
                 applicable.check(each.source.shown, kind)
         if choices.n_best > 1 and format != "json":
             raise OptionError("--n-best is reported in JSON: --format json")
-        settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
         assumed = None
         if source is None and model is None and settings.translation_model is None:

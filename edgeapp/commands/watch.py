@@ -42,7 +42,7 @@ from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code, print_error
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import ModelNotFound, OptionError, TranscribeOptions
+from pipelines import ModelNotFound, OptionError, TranscribeOptions, TranslateOptions
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
@@ -102,14 +102,14 @@ def watch(
             raise OptionError(f"{inside} is no folder")
         settings = settings_from_flags(device, compute_type, threads, no_download=no_download)
         use_model_directory(model_dir)
-        options = TranscribeOptions(**values_of(TranscribeOptions, chosen, {}))
+        options = TranscribeOptions(**values_of(TranscribeOptions, chosen, settings.transcribe))
         target = known_language(translate_to, "--translate-to")
         from edgeapp.model_pool import ModelPool
 
         pool = ModelPool(settings)
         media = MEDIA_SUFFIXES
         try:
-            find_or_pull_recognizer(pool, model, options.language)
+            find_or_pull_recognizer(pool, model, options.language, options.task)
         except ModelNotFound as error:
             if target is None or model or settings.model:
                 raise
@@ -179,7 +179,6 @@ class _Worker:
         debug: bool,
     ) -> None:
         from edgeapp.model_pool import NO_DRAFTS
-        from pipelines import TranslateOptions
 
         self._options = options
         TranscriptOutput.of(f"{outside}/", formats, (), target)  # raises OptionError now
@@ -191,7 +190,7 @@ class _Worker:
         self._model, self._translation_model = model, translation_model
         self._models = TranslationModels(
             stack, self._pool, translation_model, target, target,
-            TranslateOptions(), shortlist=False, workers=1, drafts=NO_DRAFTS,
+            TranslateOptions(**pool.settings.translate), False, workers=1, drafts=NO_DRAFTS,
         )  # fmt: skip
 
     def run(self, files: Sequence[FoundInput]) -> int:
@@ -210,7 +209,7 @@ class _Worker:
         output.prepare()
         runner = TranscriptionRunner(
             self._pool,
-            self._pool.transcriber(self._model, self._options.language, "transcribe"),
+            self._pool.transcriber(self._model, self._options.language, self._options.task),
             self._options,
             self._target,
             self._translation_model,
@@ -218,6 +217,7 @@ class _Worker:
             self._debug,
             WordCueLayout(),
             policy=self._policy,
+            computes_words=self._pool.settings.transcribe.get("word_timestamps") is not False,
         )
         return runner.run(files)
 

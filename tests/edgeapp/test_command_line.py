@@ -259,6 +259,54 @@ def test_options_reach_the_engine(
     assert getattr(run(*arguments).pool.settings, field) == value
 
 
+@pytest.mark.parametrize(
+    ("arguments", "digest"),
+    [
+        ("", "dbb0344a98d5"),
+        ("--language en --temperature 0.4 --beam-size 5 --vad-threshold 0.5", "7478f942fe2a"),
+        (
+            "--vad-filter --batched False --vad-min-silence-duration-ms 500 "
+            "--logprob-threshold None",
+            "fc3e67ea4c1d",
+        ),
+        (
+            "--suppress-tokens 1,2 --clip-timestamps 1,2.5 --suppress-phrase a --force-phrase b",
+            "5af6d32db482",
+        ),
+        (
+            "--task translate --n-best 2 --beam-size 2 -f json --hotwords a "
+            "--prepend-punctuations (",
+            "6b36752c4963",
+        ),
+        (
+            "--max-line-width 40 --multilingual --no-repeat-ngram-size 3 --repetition-penalty 2",
+            "0a6e06a1f2d7",
+        ),
+    ],
+)
+def test_journals_of_earlier_versions_know_their_jobs(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: str, digest: str
+) -> None:
+    monkeypatch.setattr("pipelines.__version__", "1", raising=False)
+    runner: Any = run(*arguments.split())
+    runner.transcriber = SimpleNamespace(model=SimpleNamespace(folder="demo", compute_type="int8"))
+    assert runner._key_of("a.mp3", runner.options)[:12] == digest
+
+
+def test_the_settings_file_has_defaults_of_flags(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "none.toml").write_text(
+        "[transcribe]\nbeam_size = 3\ntemperature = [0.0, 0.5]\nclip_timestamps = [1, 2]\n"
+        "vad_parameters = { threshold = 0.4 }\nword_timestamps = false\n"
+    )
+    runner = run()
+    assert (runner.options.beam_size, runner.options.temperature) == (3, (0.0, 0.5))
+    assert runner.options.clip_timestamps == (1.0, 2.0)
+    assert not runner.computes_words
+    runner = run("--beam-size", "None", "--vad-min-speech-duration-ms", "50", "--word-timestamps")
+    assert (runner.options.beam_size, runner.options.word_timestamps) == (None, True)
+    assert runner.options.vad_parameters == VadOptions(threshold=0.4, min_speech_duration_ms=50)
+
+
 @pytest.mark.slow
 def test_words_before_and_after_a_switch_are_inputs(
     run: Run, monkeypatch: pytest.MonkeyPatch

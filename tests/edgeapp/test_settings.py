@@ -38,6 +38,13 @@ def test_the_environment_overrides_the_file(file: Path, monkeypatch: pytest.Monk
         ('threads = "many"', "threads must be"),
         ("threads = 0", "threads must be"),
         ("ask_to_download = 3", "ask_to_download must be true or false, not 3"),
+        ("transcribe = 3", r"\[transcribe\] must be a table, not 3"),
+        ("[transcribe]\nbeam = 3", r"\[transcribe\] no such option: beam; known are "),
+        ("[transcribe]\nbeam_size = 0", r"\[transcribe\] beam_size must be 1 or more, not 0"),
+        ("[transcribe]\nlanguage = 3", r"\[transcribe\] language must be a text, not 3"),
+        ("[transcribe]\nmultilingual = 'no'", "multilingual must be true or false, not 'no'"),
+        ("[transcribe]\nvad_parameters.treshold = 1", "vad_parameters: no such option: treshold"),
+        ("[translate]\npriority = 3", "no such option: priority"),
     ],
 )
 def test_invalid_settings_are_reported(file: Path, text: str, error: str) -> None:

@@ -16,6 +16,8 @@ def test_the_manual_page_is_current() -> None:
     script = runpy.run_path(str(FOLDER / "man_page.py"))
     current = (FOLDER / "edgeapp.1").read_text("utf-8")
     assert current == script["page"](), "run: python assets/packaging/man_page.py"
+    table = script["DOCUMENT"].read_text("utf-8")
+    assert table == script["document"](), "run: python assets/packaging/man_page.py"
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="needs man")

@@ -16,10 +16,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from edgeapp.batch.texts.translation_job import key_settings
+from edgeapp.batch.texts.text_source import TextSource
+from edgeapp.batch.texts.translation_job import TranslationJob, key_settings
 from edgeapp.cli import app
+from edgeapp.commands.options.declared import flags_of
 from edgeapp.model_pool import ModelPool
-from pipelines import Transcriber, TranslateOptions, Translator
+from pipelines import TranscribeOptions, Transcriber, TranslateOptions, Translator
 from pipelines.hub import bundled_folder
 
 pytestmark = pytest.mark.slow
@@ -144,9 +146,12 @@ def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_is_known_of_every_option_whether_it_changes_a_result() -> None:
-    assert options_of("transcribe") == {*TRANSCRIBE, *WITH_TRANSLATION} | TRANSCRIBE_NEUTRAL
-    tables = {*TRANSLATE, *OF_LINES, *OF_SUBTITLES, "shortlist"}
-    assert options_of("translate") == tables | TRANSLATE_NEUTRAL
+    # What the library declares is in keys by itself: tests/edgeapp/test_declared_options.py.
+    declared = {flag.name for flag in flags_of(TranscribeOptions)}
+    tables = {*TRANSCRIBE, *WITH_TRANSLATION} | TRANSCRIBE_NEUTRAL
+    assert options_of("transcribe") == tables | declared
+    tables = {*TRANSLATE, *OF_LINES, *OF_SUBTITLES, "shortlist"} | TRANSLATE_NEUTRAL
+    assert options_of("translate") == tables | {flag.name for flag in flags_of(TranslateOptions)}
 
 
 def test_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,3 +204,17 @@ def test_every_field_of_the_options_of_a_translation_changes_its_key() -> None:
     assert len({str(key) for key in keys.values()}) == len(keys)
     faster = cast(Translator, SimpleNamespace(model=model, shortlist=True, source="en"))
     assert key_settings(faster, options) != key_settings(translator, options)
+
+
+def test_journals_of_earlier_versions_know_their_texts(tmp_path: Path) -> None:
+    Path("a.txt").write_text("Good morning.\n", encoding="utf-8")
+    model = SimpleNamespace(folder="folder", compute_type="int8")
+    translator: Any = SimpleNamespace(model=model, shortlist=False, source="en")
+    several = TranslateOptions(
+        beam_size=2, n_best=2, prefix="So", suppress_phrases=("a",), word_alignments=True
+    )
+    keys = [
+        TranslationJob(translator, translator, each, TextSource("a.txt"), False, "text").key()[:12]
+        for each in (TranslateOptions(), several)
+    ]
+    assert keys == ["a251c1ce67d0", "dc06103f4c4c"]
