@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from edgeapp.exit_codes import pull_command
 
 if TYPE_CHECKING:
-    from pipelines import Segment, Transcriber, Word
+    from pipelines import Segment, TranscribeOptions, Transcriber, Word
 
-__all__ = ["HeardLanguage", "english_only_note", "other_language_note"]
+__all__ = ["HeardLanguage", "choosing_language", "english_only_note", "other_language_note"]
 
 _BUNDLED = "demo"
 # Mean log-probability of the tokens of a recording, below which its language is not English.
@@ -107,3 +107,11 @@ def _understands_english_only(transcriber: Transcriber) -> bool:
     """
     able = transcriber.capabilities
     return able.word_timestamps and not able.multilingual and able.name != _BUNDLED
+
+
+def choosing_language(options: TranscribeOptions) -> str | None:
+    """Return the code of the language by which a recognizer is chosen; None: any.
+
+    Of several languages it is not English, which models for English alone know, too.
+    """
+    return options.language or next((code for code in options.languages if code != "en"), None)

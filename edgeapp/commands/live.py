@@ -14,7 +14,6 @@ import typer
 from edgeapp.commands.options.common import (
     CAPTIONS,
     INPUT_OUTPUT,
-    LANGUAGES,
     OTHER,
     ComputeType,
     Debug,
@@ -35,6 +34,7 @@ from edgeapp.commands.options.common import (
 from edgeapp.commands.options.declared import Given, declared, values_of
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import counted, print_draft_report, print_note, printable
+from edgeapp.english_only import choosing_language
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code, interrupt
 from pipelines import OptionError, OutputError, TranscribeOptions
 
@@ -50,7 +50,9 @@ __all__ = ["live"]
 _SPEAKERS = "Me,Them"  # of two microphones
 
 
-@declared(only=("language", "task", "initial_prompt", "hotwords"), chosen=TranscribeOptions)
+@declared(
+    only=("language", "languages", "task", "initial_prompt", "hotwords"), chosen=TranscribeOptions
+)
 def live(
     *,
     model: Model = None,
@@ -60,16 +62,6 @@ def live(
     draft_model: DraftModel = None,
     draft: Draft = None,
     chosen: Given,
-    languages: Annotated[
-        str | None,
-        typer.Option(
-            "--languages",
-            help="Languages that may be spoken, each utterance in one of them: en,de. Default: "
-            "detected.",
-            metavar="LANGUAGE,LANGUAGE",
-            rich_help_panel=LANGUAGES,
-        ),
-    ] = None,
     translate_to: TranslateTo = None,
     list_devices: Annotated[
         bool,
@@ -217,11 +209,10 @@ def live(
         from edgeapp.live.capture import LiveCapture
         from edgeapp.live.files import LiveOutputFile, last_time, plan_outputs
         from edgeapp.live.recorder import check_recording
-        from edgeapp.live.setup import choosing_language, make_session
+        from edgeapp.live.setup import make_session
         from edgeapp.live.speakers import checked_speakers
         from edgeapp.model_pool import ModelPool
         from pipelines import LiveOptions
-        from pipelines.hub import check_recognizer_language
 
         devices = input_device or []
         if len(devices) > 2:
@@ -237,15 +228,12 @@ def live(
             transcribe=TranscribeOptions(**values_of(TranscribeOptions, chosen, {})),
             min_chunk_s=min_chunk,
             policy=policy,
-            languages=tuple(languages.split(",")) if languages else (),
             calm=calm,
             correct=correct,
         )
         pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
-        language, task = choosing_language(options), options.transcribe.task
-        found = find_or_pull_recognizer(pool, model, language, task, drafts)
-        for code in options.languages:
-            check_recognizer_language(found, code)
+        language, task = choosing_language(options.transcribe), options.transcribe.task
+        find_or_pull_recognizer(pool, model, options.transcribe, drafts)
         source = "en" if task == "translate" else options.transcribe.language
         if translate_to is not None and (source or translation_model):
             pool.find_translator(translation_model, source, translate_to)

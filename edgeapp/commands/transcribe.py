@@ -54,6 +54,7 @@ from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.commands.options.refused import REFUSED
 from edgeapp.console import print_note
 from edgeapp.documents.transcript_formats import FORMATS
+from edgeapp.english_only import choosing_language
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
@@ -304,7 +305,7 @@ def transcribe(
         # The language of the text that is translated into the target.
         spoken = "en" if options.task == "translate" else options.language
         if cluster is None:
-            find_or_pull_recognizer(pool, model, options.language, options.task, drafts)
+            find_or_pull_recognizer(pool, model, options, drafts)
             if target not in (None, spoken) and (spoken or translation_model):
                 pool.find_translator(translation_model, spoken, target)
         if not dry_run:
@@ -312,8 +313,10 @@ def transcribe(
         destination.prepare()
         if output is None and in_files:
             print_note(f"results go to {destination.listing()}; -o names another folder")
-        machines = _machines(cluster, settings, model, options.language, options.task)
-        transcriber = machines or pool.transcriber(model, options.language, options.task, drafts)
+        machines = _machines(cluster, settings, model, options)
+        transcriber = machines or pool.transcriber(
+            model, choosing_language(options), options.task, drafts
+        )
         if machines is None and options.language is not None and target not in (None, spoken):
             # The language is known: load the translator now, so that errors come early.
             pool.translator(translation_model, spoken, target)
@@ -353,8 +356,7 @@ def _machines(
     address: str | None,
     settings: Settings,
     model: str | None,
-    language: str | None,
-    task: str,
+    options: TranscribeOptions,
 ) -> Cluster | None:
     """The machines of a cluster, or None without an address."""
     if address is None:
@@ -362,7 +364,8 @@ def _machines(
     from edgeapp.cluster.node_worker import ModelChoice
     from edgeapp.cluster.remote_models import Cluster
 
-    return Cluster(address, settings, ModelChoice("transcriber", (model, language, task)))
+    choice = (model, choosing_language(options), options.task)
+    return Cluster(address, settings, ModelChoice("transcriber", choice))
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

@@ -40,6 +40,7 @@ from edgeapp.commands.options.common import (
 from edgeapp.commands.options.declared import Given, declared, values_of
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.console import print_note
+from edgeapp.english_only import choosing_language
 from edgeapp.exit_codes import exit_with_code, print_error
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import ModelNotFound, OptionError, TranscribeOptions, TranslateOptions
@@ -52,7 +53,7 @@ __all__ = ["watch"]
 _LOOK_EVERY_S = 1.0
 
 
-@declared(only=("language",), chosen=TranscribeOptions)
+@declared(only=("language", "languages"), chosen=TranscribeOptions)
 def watch(
     *,
     inside: Annotated[Path, typer.Argument(metavar="IN", help="Folder in which files arrive.")],
@@ -109,7 +110,7 @@ def watch(
         pool = ModelPool(settings)
         media = MEDIA_SUFFIXES
         try:
-            find_or_pull_recognizer(pool, model, options.language, options.task)
+            find_or_pull_recognizer(pool, model, options)
         except ModelNotFound as error:
             if target is None or model or settings.model:
                 raise
@@ -209,7 +210,9 @@ class _Worker:
         output.prepare()
         runner = TranscriptionRunner(
             self._pool,
-            self._pool.transcriber(self._model, self._options.language, self._options.task),
+            self._pool.transcriber(
+                self._model, choosing_language(self._options), self._options.task
+            ),
             self._options,
             self._target,
             self._translation_model,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from pipelines import LiveOptions, Transcriber, Translator
 
-__all__ = ["SessionSetup", "choosing_language", "make_session"]
+__all__ = ["SessionSetup", "make_session"]
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,3 @@ def make_session(
     ]
     session = LiveSession(*channels, heard=HeardLanguage(recognizer, options.transcribe.language))
     return SessionSetup(session, recognizer, language, translator, pairs)
-
-
-def choosing_language(options: LiveOptions) -> str | None:
-    """Return the code of the language by which a recognizer is chosen; None: any.
-
-    Of several languages it is not English, which models for English alone know, too.
-    """
-    others = (code for code in options.languages if code != "en")
-    return options.transcribe.language or next(others, None)

@@ -70,12 +70,13 @@ class Capabilities:
         )
 
     def check(self, options: TranscribeOptions) -> None:
-        """Check that the model has the language and the task of the options.
+        """Check that the model has the languages and the task of the options.
 
         Raises:
             UnsupportedTask: It lacks one of them. The message is one line.
         """
-        check_spoken(self.name, options.language, self.languages)
+        for language in (options.language, *options.languages):
+            check_spoken(self.name, language, self.languages)
         if options.task == "translate" and not self.translates:
             reason = "has a reduced decoder that only transcribes"
             if not self.multilingual:

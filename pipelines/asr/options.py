@@ -426,6 +426,14 @@ class TranscribeOptions:
         "and times may lie after the end of the recording, or before those of the segment "
         "before.",
     )
+    languages: tuple[str, ...] = option(
+        (),
+        "Languages that may be spoken, such as en,de. Detection chooses among them: for a "
+        "recording, or for each utterance of live speech. Empty: any language of the model.",
+        "A single one becomes `language`.",
+        group=_LANGUAGES,
+        metavar="LANGUAGE,LANGUAGE",
+    )
 
     def __post_init__(self) -> None:
         self._set("clip_timestamps", _numbers("clip_timestamps", self.clip_timestamps, float))
@@ -442,11 +450,23 @@ class TranscribeOptions:
             raise OptionError("temperature needs at least one value")
         self._check_search()
         self._check_parts()
-        if self.language is not None:
-            self._set("language", language_code(self.language))
+        self._check_languages()
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
+
+    def _check_languages(self) -> None:
+        """Make codes of the languages, and one language of one that may be spoken."""
+        if self.languages and self.language is not None:
+            raise OptionError(
+                "language and languages exclude each other: give one language, or those of which "
+                "one is detected"
+            )
+        given = self.languages.split(",") if isinstance(self.languages, str) else self.languages
+        codes = tuple(dict.fromkeys(language_code(each.strip()) for each in given))
+        single = codes[0] if len(codes) == 1 else self.language
+        self._set("language", single if single is None else language_code(single))
+        self._set("languages", codes if len(codes) > 1 else ())
 
     def _check_search(self) -> None:
         if self.patience is not None and not self.beam_size:
@@ -575,3 +595,4 @@ class TranscribeOverrides(TypedDict, total=False):
     chunk_s: float | None
     priority: int
     openai_rules: bool
+    languages: tuple[str, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -154,11 +154,14 @@ class Recognizer:
         """The language code of the options or of an English-only model. None: to be detected."""
         return options.language if self.capabilities.multilingual else "en"
 
-    def language_probs(self, window: Tensor | EncodedSource) -> dict[str, float]:
+    def language_probs(
+        self, window: Tensor | EncodedSource, among: Collection[str] = ()
+    ) -> dict[str, float]:
         """Detect the language of a window.
 
         Args:
             window: Log-mel spectrogram [mels, frames], or the encoded window.
+            among: Codes of the languages that may be spoken; empty: all of the model.
 
         Returns:
             Language code → probability, most probable first.
@@ -170,7 +173,8 @@ class Recognizer:
             return {"en": 1.0}
         encoded = window if isinstance(window, EncodedSource) else self.model.encode([window])[0]
         special = self.tokenizer.special
-        ids = list(special.languages.values())
+        codes = [code for code in special.languages if not among or code in among]
+        ids = [special.languages[code] for code in codes]
         probs = self.model.score(encoded, [special.sot])[0, ids].softmax(-1).tolist()
         if not math.isfinite(sum(probs)):
             raise NumericalError(
@@ -178,7 +182,7 @@ class Recognizer:
                 "numbers overflow in this compute type, or its weights are damaged; try compute "
                 "type float32; if that fails too, download the model again"
             )
-        pairs = zip(special.languages, probs, strict=True)
+        pairs = zip(codes, probs, strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))
 
     def detect_language(
@@ -189,14 +193,14 @@ class Recognizer:
 
         Args:
             windows: One or more, read one by one.
-            options: Have the threshold.
+            options: Have the threshold, and the languages that may be spoken.
 
         Returns:
             Language code, its highest probability, and all probabilities of the last window.
         """
         votes: dict[str, list[float]] = {}
         for window in windows:
-            probs = self.language_probs(window)
+            probs = self.language_probs(window, options.languages)
             language, probability = next(iter(probs.items()))
             votes.setdefault(language, []).append(probability)
             if probability > options.language_detection_threshold:
@@ -204,9 +208,9 @@ class Recognizer:
         language = max(votes, key=lambda code: len(votes[code]))
         return language, max(votes[language]), probs
 
-    def top_language(self, encoded: EncodedSource) -> str:
-        """The code of the most probable language of an encoded window."""
-        return next(iter(self.language_probs(encoded)))
+    def top_language(self, encoded: EncodedSource, among: Collection[str]) -> str:
+        """Return the code of the most probable language of an encoded window."""
+        return next(iter(self.language_probs(encoded, among)))
 
     def window_decoder(self, language: str, options: TranscribeOptions) -> WindowDecoder:
         """The decoder of single windows for one language, task and set of options."""
@@ -258,7 +262,9 @@ class Recognizer:
         tools: dict[str, LanguageTools] = {}
 
         def tools_for(encoded: EncodedSource) -> LanguageTools:
-            spoken = self.top_language(encoded) if options.multilingual else language
+            spoken = language
+            if options.multilingual:
+                spoken = self.top_language(encoded, options.languages)
             if spoken not in tools:
                 aligner = self._word_aligner(spoken, options) if options.word_timestamps else None
                 tools[spoken] = LanguageTools(self.window_decoder(spoken, options), aligner)

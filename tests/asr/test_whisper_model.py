@@ -86,6 +86,30 @@ def test_the_language_is_looked_for_among_all(multilingual: Path) -> None:
         assert votes.count(several.language) == max(map(votes.count, votes))
 
 
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("multilingual_sound", [False, True])
+def test_detection_chooses_among_the_languages_that_may_be_spoken(
+    multilingual: Path, batch_size: int, multilingual_sound: bool
+) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.1, 5 * 16_000).astype(np.float32)
+    with WhisperModel(str(multilingual), **CPU) as tiny:
+        own = tiny.transcriber
+        options = TranscribeOptions(batch_size=batch_size, multilingual=multilingual_sound)
+        free = own.transcribe(noise, options)
+        likeliest = [code for code, _ in free.info.all_language_probs or ()]
+        assert free.language == likeliest[0]
+        among = replace(options, languages=(likeliest[-1], "English", likeliest[3]))
+        result = own.transcribe(noise, among)
+        list(result)
+        probs = dict(result.info.all_language_probs or ())
+        assert result.language == likeliest[3]
+        assert probs.keys() == {likeliest[-1], "en", likeliest[3]}
+        assert sum(probs.values()) == pytest.approx(1)
+        assert own.transcribe(noise, languages=("German",)).language == "de"
+        with pytest.raises(OptionError, match="language and languages exclude each other"):
+            own.transcribe(noise, language="de", languages=("en", "de"))
+
+
 def test_vad_parameters(model: WhisperModel, talk: Samples) -> None:
     silence = np.zeros(10 * 16_000, np.float32)
     sound = np.concatenate([silence, talk[: 5 * 16_000], silence])

@@ -93,8 +93,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         return 0
 
     monkeypatch.setattr(TranscriptionRunner, "run", record)
+    found = SimpleNamespace(name="model", folder=Path("missing"))
     for name in ("find_recognizer", "find_translator", "translator"):
-        monkeypatch.setattr(ModelPool, name, lambda *_, **__: None)
+        monkeypatch.setattr(ModelPool, name, lambda *_, **__: found)
     # Without times of words, which subtitles would ask for.
     model = SimpleNamespace(capabilities=SimpleNamespace(word_timestamps=False))
     monkeypatch.setattr(ModelPool, "transcriber", lambda *_, **__: model)
@@ -204,6 +205,8 @@ def test_openai_whispers_own_defaults_are_accepted(run: Run) -> None:
         (["--clip_timestamps", "0"], "clip_timestamps", (0.0,)),
         (["--clip_timestamps", "1.5,3,10"], "clip_timestamps", (1.5, 3.0, 10.0)),
         (["--multilingual", "True"], "multilingual", True),
+        (["--languages", "en,German"], "languages", ("en", "de")),
+        (["--languages", "German"], "language", "de"),
         (
             ["--word_timestamps", "--hallucination_silence_threshold", "2"],
             "hallucination_silence_threshold",
@@ -305,6 +308,11 @@ def test_the_settings_file_has_defaults_of_flags(run: Run, tmp_path: Path) -> No
     runner = run("--beam-size", "None", "--vad-min-speech-duration-ms", "50", "--word-timestamps")
     assert (runner.options.beam_size, runner.options.word_timestamps) == (None, True)
     assert runner.options.vad_parameters == VadOptions(threshold=0.4, min_speech_duration_ms=50)
+    # A flag for languages takes the place of either setting.
+    (tmp_path / "none.toml").write_text('[transcribe]\nlanguages = ["en", "de"]\n')
+    assert run().options.languages == ("en", "de")
+    assert run("-l", "fr").options == TranscribeOptions(language="fr")
+    assert run("-l", "auto").options == TranscribeOptions()
 
 
 @pytest.mark.slow
@@ -381,6 +389,8 @@ def test_values_that_ask_for_what_happens_anyway_are_accepted(
         (["--batched", "False", "--batch-size", "4"], "exclude each other"),
         (["--device", "cpu", "--device-index", "1"], "exclude each other"),
         (["-l", "xx"], "unknown language 'xx'"),
+        (["--languages", "en,xx"], "unknown language 'xx'"),
+        (["--languages", "en,de", "-l", "en"], "language and languages exclude each other"),
         (["--clip-timestamps", "one"], "--clip-timestamps takes seconds"),
         (["--clip-timestamps", "3,1"], "is empty"),
         (["--hallucination-silence-threshold", "2"], "needs word_timestamps"),
@@ -395,3 +405,13 @@ def test_one_line_says_what_is_wrong(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refusal("transcribe", "a.mp3", *arguments, capsys=capsys)
+
+
+def test_a_model_without_one_of_the_languages_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("a.mp3").touch()
+    with pytest.raises(SystemExit) as stop:
+        main("transcribe a.mp3 --languages en,de -m demo".split())
+    assert stop.value.code == 3
+    assert "demo recognizes only English, not German" in capsys.readouterr().err

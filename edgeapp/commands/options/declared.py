@@ -38,6 +38,9 @@ _GROUPS = (
     MODELS, LANGUAGES, INPUT_OUTPUT, CAPTIONS, DECODING, SILENCE, WORDS, COMPUTING, OTHER,
 )  # fmt: skip
 
+# Of these one can be given, so that a flag takes the place of either one in the settings.
+_EXCLUDING = ("language", "languages")
+
 Command = Callable[..., None]
 Given = Mapping[str, Any]  # name of a flag's parameter → the value that was given
 
@@ -157,6 +160,8 @@ def values_of(options: type, given: Given, settings: Mapping[str, Any]) -> dict[
         OptionError: A value has an item that is no number.
     """
     values = dict(settings)
+    if not given.keys().isdisjoint(_EXCLUDING):
+        values = {name: value for name, value in values.items() if name not in _EXCLUDING}
     for flag in flags_of(options):
         if flag.name not in given:
             continue

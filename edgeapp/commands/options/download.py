@@ -7,11 +7,13 @@ import sys
 from typing import TYPE_CHECKING, Literal
 
 from edgeapp.console import print_note, progress
+from edgeapp.english_only import choosing_language
 from edgeapp.model_pool import NO_DRAFTS
 from pipelines import ModelNotFound
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import Drafts, ModelPool
+    from pipelines import TranscribeOptions
     from pipelines.hub import PullProgress, ResolvedModel
 
 __all__ = ["find_or_pull_recognizer", "pull_with_progress"]
@@ -38,20 +40,20 @@ def pull_with_progress(
 def find_or_pull_recognizer(
     pool: ModelPool,
     model: str | None,
-    language: str | None,
-    task: str = "transcribe",
+    options: TranscribeOptions,
     drafts: Drafts = NO_DRAFTS,
 ) -> ResolvedModel:
-    """Find a recognizer as `ModelPool.find_recognizer` does. If the recommended one would help and
-    a person is at the terminal, ask whether to download it.
+    """Find a recognizer of the options' languages as `ModelPool.find_recognizer` does. If the
+    recommended one would help and a person is at the terminal, ask whether to download it.
 
     Raises:
         ModelError: As `ModelPool.find_recognizer`, or the download failed.
     """
-    from pipelines.hub import RECOMMENDED_RECOGNIZER, is_offline
+    from pipelines.hub import RECOMMENDED_RECOGNIZER, check_recognizer_language, is_offline
 
+    language = choosing_language(options)
     try:
-        return pool.find_recognizer(model, language, task, drafts)
+        found = pool.find_recognizer(model, language, options.task, drafts)
     except ModelNotFound as error:
         if (
             error.download != RECOMMENDED_RECOGNIZER
@@ -60,8 +62,11 @@ def find_or_pull_recognizer(
             or not _wants_recommended()
         ):
             raise
-    pull_with_progress(RECOMMENDED_RECOGNIZER)
-    return pool.find_recognizer(model, language, task, drafts)
+        pull_with_progress(RECOMMENDED_RECOGNIZER)
+        found = pool.find_recognizer(model, language, options.task, drafts)
+    for code in options.languages:
+        check_recognizer_language(found, code)
+    return found
 
 
 def _wants_recommended() -> bool:

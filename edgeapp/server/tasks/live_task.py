@@ -73,7 +73,8 @@ def make_live_setup(
         ModelError: A model is not installed, or is for another task, or lacks a language.
         OptionError: A language is unknown.
     """
-    from edgeapp.live.setup import choosing_language, make_session
+    from edgeapp.english_only import choosing_language
+    from edgeapp.live.setup import make_session
     from pipelines import LiveOptions, TranscribeOptions
 
     options = LiveOptions(
@@ -83,7 +84,7 @@ def make_live_setup(
         languages=choice.languages,
         correct=choice.correct,
     )
-    recognizer = pool.transcriber(choice.model, choosing_language(options))
+    recognizer = pool.transcriber(choice.model, choosing_language(options.transcribe))
     return make_session(
         pool, recognizer, options, choice.target, choice.translation_model, speakers
     )

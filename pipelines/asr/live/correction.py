@@ -133,6 +133,7 @@ def corrected_text(
     options = replace(
         options,
         language=due.language,
+        languages=(),
         initial_prompt=prompt if whisper else given,
         word_timestamps=whisper,
         beam_size=_BEAMS,

@@ -8,7 +8,6 @@ from typing import Literal
 from pipelines.asr.audio.vad import check_cuts
 from pipelines.asr.options import TranscribeOptions, VadOptions
 from pipelines.errors import OptionError
-from pipelines.languages import language_code
 from pipelines.options import Range, check_ranges, described, option
 
 __all__ = ["LiveOptions", "Policy"]
@@ -42,9 +41,7 @@ class LiveOptions:
     )
     languages: tuple[str, ...] = option(
         (),
-        'Codes ("de") or English names of the languages that may be spoken; each utterance is in '
-        "one of them. Empty: any language of the model, or `transcribe.language`. A single one "
-        "becomes `transcribe.language`.",
+        "`transcribe.languages`, by another name.",
         group="Languages",
     )
     vad: VadOptions = option(
@@ -119,15 +116,10 @@ class LiveOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "vad", VadOptions.of(self.vad, "vad"))
         check_ranges(self)
-        codes = tuple(dict.fromkeys(map(language_code, self.languages)))
-        if codes and self.transcribe.language is not None:
-            raise OptionError(
-                "language and languages exclude each other: give one language, or those of which "
-                "each utterance is in one"
-            )
-        if len(codes) == 1:
-            object.__setattr__(self, "transcribe", replace(self.transcribe, language=codes[0]))
-        object.__setattr__(self, "languages", codes if len(codes) > 1 else ())
+        if self.languages:
+            transcribe = replace(self.transcribe, languages=self.languages)
+            object.__setattr__(self, "transcribe", transcribe)
+        object.__setattr__(self, "languages", self.transcribe.languages)
         if self.transcribe.vad_parameters is not None:
             raise OptionError("vad_parameters has no effect on live speech: LiveOptions(vad=…)")
         for name, usual in _UNUSED.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -80,8 +79,6 @@ class LiveTranscriber:
         self._transcriber = transcriber
         self._tokenizer = transcriber.tokenizer  # which models without live captions lack
         transcriber.check(self._options.transcribe)
-        for code in self._options.languages:
-            transcriber.check(replace(self._options.transcribe, language=code))
         self._vad = vad or VoiceActivity(self._options.vad)
         self._window_s = transcriber.window_s
         self._min_chunk = round(self._options.min_chunk_s * SAMPLE_RATE)  # samples

@@ -265,8 +265,8 @@ def test_languages_are_checked() -> None:
 
     class Checking(Bilingual):
         def check(self, options: Any) -> None:
-            if options.language not in (None, *self.capabilities.languages):
-                raise UnsupportedTask(f"it does not recognize {options.language}")
+            for code in set(options.languages) - set(self.capabilities.languages):
+                raise UnsupportedTask(f"it does not recognize {code}")
 
     with pytest.raises(UnsupportedTask, match="recognize ja"):
         listen(pieces([1]), every(1600), replace(OPTIONS, languages=("en", "ja")), Checking())

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import pytest
 
+from edgeapp.english_only import choosing_language
 from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.events import (
     SessionEnded,
@@ -21,7 +22,6 @@ from edgeapp.live.events import (
 )
 from edgeapp.live.pair_translators import PairTranslators
 from edgeapp.live.session import LiveSession
-from edgeapp.live.setup import choosing_language
 from edgeapp.live.sources import FileSource, Notice
 from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.model_pool import ModelPool
@@ -215,4 +215,4 @@ def test_events_have_the_language_of_their_text() -> None:
 def test_a_recognizer_of_several_languages_is_chosen(
     languages: tuple[str, ...], expected: str | None
 ) -> None:
-    assert choosing_language(LiveOptions(languages=languages)) == expected
+    assert choosing_language(LiveOptions(languages=languages).transcribe) == expected
