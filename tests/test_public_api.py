@@ -91,7 +91,7 @@ def test_options_results_and_errors_are_there_without_torch() -> None:
         "Translation, TranslationDone, load_audio, EdgeError"
     )
     code = (
-        f"from pipelines import {names}\nfrom pipelines.translation import TranslateOverrides\n"
+        f"from pipelines import {names}\nfrom pipelines.translation import TranslateOptions\n"
         "from pipelines.reading import PictureText\nimport sys\nprint('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -76,9 +76,6 @@ from .options import (
     TranscribeOptions as TranscribeOptions,
 )
 from .options import (
-    TranscribeOverrides as TranscribeOverrides,
-)
-from .options import (
     VadOptions as VadOptions,
 )
 from .recording_chunks import (

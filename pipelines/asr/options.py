@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from operator import index
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pipelines.decoding_choices import OwnLogitFilter, check_phrases
 from pipelines.errors import OptionError
 from pipelines.languages import language_code
 from pipelines.options import Range, check_ranges, described, option, renamed, with_fields
 
-__all__ = ["TranscribeOptions", "TranscribeOverrides", "VadOptions"]
+__all__ = ["TranscribeOptions", "VadOptions"]
 
 _PARALLEL_CHUNKS = 8
 _MIN_CHUNK_S = 2.0
@@ -547,52 +547,3 @@ def _numbers(name: str, value: object, kind: Callable[[Any], T]) -> tuple[T, ...
         raise OptionError(
             f"{name} takes numbers, or a text of them with commas between, not {value!r}"
         ) from None
-
-
-class TranscribeOverrides(TypedDict, total=False):
-    """Keyword arguments that replace fields of `TranscribeOptions`, which describes them."""
-
-    language: str | None
-    task: Literal["transcribe", "translate"]
-    temperature: float | tuple[float, ...]
-    beam_size: int | None
-    best_of: int | None
-    patience: float | None
-    length_penalty: float | None
-    compression_ratio_threshold: float | None
-    logprob_threshold: float | None
-    no_speech_threshold: float | None
-    condition_on_previous_text: bool
-    prompt_reset_on_temperature: float
-    initial_prompt: str | tuple[int, ...] | None
-    carry_initial_prompt: bool
-    prefix: str | None
-    hotwords: str | None
-    clip_timestamps: tuple[float, ...]
-    multilingual: bool
-    language_detection_threshold: float
-    language_detection_segments: int
-    suppress_blank: bool
-    suppress_tokens: tuple[int, ...]
-    without_timestamps: bool
-    max_initial_timestamp: float | None
-    max_new_tokens: int | None
-    word_timestamps: bool
-    prepend_punctuations: str
-    append_punctuations: str
-    hallucination_silence_threshold: float | None
-    vad_filter: bool | None
-    vad_parameters: VadOptions | Mapping[str, Any] | None
-    n_best: int
-    token_logprobs: bool
-    repetition_penalty: float
-    no_repeat_ngram_size: int
-    suppress_phrases: tuple[str, ...]
-    forced_phrases: tuple[str, ...]
-    logit_filters: tuple[OwnLogitFilter, ...]
-    seed: int | None
-    batch_size: int | None
-    chunk_s: float | None
-    priority: int
-    openai_rules: bool
-    languages: tuple[str, ...]

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from os import PathLike
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from pipelines.asr.audio.speech_filter import SpeechMap, keep_speech
 from pipelines.asr.batched import transcribe_batched, transcribe_chunks
 from pipelines.asr.capabilities import Capabilities
 from pipelines.asr.chunk_recognizer import ChunkRecognizer
-from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
+from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.plain_decoder import PlainDecoder
 from pipelines.asr.plain_tokenizer import PlainTokenizer
 from pipelines.asr.recognizer import Recognizer
@@ -225,7 +225,7 @@ class Transcriber:
         self,
         audio: Recording,
         options: TranscribeOptions | None = None,
-        **overrides: Unpack[TranscribeOverrides],
+        **overrides: Any,
     ) -> Transcription:
         """Transcribe a recording. Segments are decoded lazily, as the result is iterated.
 
@@ -261,7 +261,7 @@ class Transcriber:
         *,
         resume_from: Checkpoint | None = None,
         checkpoints: bool = False,
-        **overrides: Unpack[TranscribeOverrides],
+        **overrides: Any,
     ) -> Generator[TranscriptEvent, None, None]:
         """As `transcribe`, with live text.
 

@@ -9,9 +9,6 @@ from .live import (
 from .options import (
     TranslateOptions as TranslateOptions,
 )
-from .options import (
-    TranslateOverrides as TranslateOverrides,
-)
 from .pair import (
     PairTranslator as PairTranslator,
 )

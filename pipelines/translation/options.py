@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 from pipelines.decoding_choices import OwnLogitFilter, check_phrases
 from pipelines.errors import OptionError
-from pipelines.options import Range, check_ranges, described, option, with_fields
+from pipelines.options import Range, check_ranges, described, option
 
-__all__ = ["TranslateOptions", "TranslateOverrides", "with_overrides"]
+__all__ = ["TranslateOptions"]
 
 _LANGUAGES = "Languages"
 
@@ -93,32 +92,3 @@ class TranslateOptions:
         check_phrases((*self.suppress_phrases, *self.forced_phrases))
         if self.n_best > self.beam_size:
             raise OptionError(f"n_best {self.n_best} needs a beam_size of {self.n_best} or more")
-
-
-class TranslateOverrides(TypedDict, total=False):
-    """The fields of TranslateOptions as keyword arguments: same names, same types."""
-
-    target: str | None
-    source_language: str | None
-    split_sentences: bool
-    beam_size: int
-    n_best: int
-    repetition_penalty: float
-    no_repeat_ngram_size: int
-    prefix: str | None
-    suppress_phrases: tuple[str, ...]
-    forced_phrases: tuple[str, ...]
-    logit_filters: tuple[OwnLogitFilter, ...]
-    word_alignments: bool
-    priority: int
-
-
-def with_overrides(
-    options: TranslateOptions | None, overrides: TranslateOverrides
-) -> TranslateOptions:
-    """Options, by default TranslateOptions(), with some fields changed.
-
-    Raises:
-        OptionError: An override is not a field of TranslateOptions, or out of its range.
-    """
-    return with_fields(options or TranslateOptions(), overrides)

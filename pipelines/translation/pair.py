@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Protocol, Unpack, overload
+from typing import Any, Protocol, overload
 
 from pipelines.errors import OptionError
 from pipelines.languages import PIVOT, two_letter
-from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
+from pipelines.options import with_fields
+from pipelines.translation.options import TranslateOptions
 from pipelines.translation.results import (
     Alignment,
     Translation,
@@ -85,11 +86,11 @@ class PairTranslator:
 
     # mypy rejects this pair because a str is a Sequence[str] too; the first match is the one meant.
     @overload
-    def translate(  # type: ignore[overload-overlap]
+    def translate(
         self,
         texts: str,
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Translation: ...
 
     @overload
@@ -97,28 +98,29 @@ class PairTranslator:
         self,
         texts: Sequence[str],
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> list[Translation]: ...
 
     def translate(
         self,
         texts: str | Sequence[str],
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Translation | list[Translation]:
         """Translate one text, or several; as Translator.translate."""
+        chosen = with_fields(options or TranslateOptions(), overrides)
         if isinstance(texts, str):
-            return self._translate([texts], with_overrides(options, overrides))[0]
-        return self._translate(texts, with_overrides(options, overrides))
+            return self._translate([texts], chosen)[0]
+        return self._translate(texts, chosen)
 
     def translate_lines(
         self,
         lines: Iterable[str | None],
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Generator[Translation, None, None]:
         """As Translator.translate_lines; through English, in parts of up to 256 lines."""
-        options = with_overrides(options, overrides)
+        options = with_fields(options or TranslateOptions(), overrides)
         if self.pivot is None:
             return self.translators[0].translate_lines(lines, self._options(options)[0])
         return self._parts(lines, options)
@@ -127,11 +129,11 @@ class PairTranslator:
         self,
         text: str,
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Generator[TranslationEvent, None, None]:
         """As Translator.stream. Through English, empty TranslationDelta come while the first model
         is at work, and the source of each SentenceDone is English."""
-        return self._stream(text, with_overrides(options, overrides))
+        return self._stream(text, with_fields(options or TranslateOptions(), overrides))
 
     def close(self) -> None:
         """Release the models, if `Translator.for_pair` opened them."""

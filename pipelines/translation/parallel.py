@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 from pipelines.engine import Engine, ProcessPool
 from pipelines.errors import OptionError
-from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
+from pipelines.options import with_fields
+from pipelines.translation.options import TranslateOptions
 from pipelines.translation.pair import parts_of_lines
 from pipelines.translation.results import Translation
 from pipelines.translation.translator import Translator
@@ -47,10 +48,10 @@ class ParallelTranslator:
         self,
         lines: Iterable[str | None],
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Generator[Translation, None, None]:
         """As Translator.translate_lines, but yields parts of 256 lines when they are complete."""
-        return self._translations(lines, with_overrides(options, overrides))
+        return self._translations(lines, with_fields(options or TranslateOptions(), overrides))
 
     def _translations(
         self, lines: Iterable[str | None], options: TranslateOptions

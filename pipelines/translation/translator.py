@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from os import PathLike
 from pathlib import Path
-from typing import Literal, Unpack, overload
+from typing import Any, Literal, overload
 
 from pipelines.engine import (
     BadWords,
@@ -45,6 +45,7 @@ from pipelines.hub import (
 )
 from pipelines.languages import PIVOT, language_code, pair_in_name, two_letter
 from pipelines.loading import device_name
+from pipelines.options import with_fields
 from pipelines.translation.assembler import TextAssembler, excerpt
 from pipelines.translation.decode import (
     SentenceChoices,
@@ -53,7 +54,7 @@ from pipelines.translation.decode import (
 )
 from pipelines.translation.fallback import translate_sentence
 from pipelines.translation.generation_config import read_generation_defaults
-from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
+from pipelines.translation.options import TranslateOptions
 from pipelines.translation.pair import PairTranslator
 from pipelines.translation.preprocess import Preprocessor, SourceLanguages, TargetLanguages
 from pipelines.translation.results import (
@@ -279,11 +280,11 @@ class Translator:
 
     # mypy rejects this pair because a str is a Sequence[str] too; the first match is the one meant.
     @overload
-    def translate(  # type: ignore[overload-overlap]
+    def translate(
         self,
         texts: str,
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Translation: ...
 
     @overload
@@ -291,14 +292,14 @@ class Translator:
         self,
         texts: Sequence[str],
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> list[Translation]: ...
 
     def translate(
         self,
         texts: str | Sequence[str],
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Translation | list[Translation]:
         """Translate one text, or several.
 
@@ -325,7 +326,7 @@ class Translator:
         self,
         lines: Iterable[str | None],
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Generator[Translation, None, None]:
         """Translate any number of texts, each as soon as it is complete.
 
@@ -350,7 +351,7 @@ class Translator:
         self,
         text: str,
         options: TranslateOptions | None = None,
-        **overrides: Unpack[TranslateOverrides],
+        **overrides: Any,
     ) -> Generator[TranslationEvent, None, None]:
         """Translate a text and yield its translation while it is generated.
 
@@ -419,12 +420,12 @@ class Translator:
         return word_probabilities(translation, self.tokenizer.decode)
 
     def _preprocessor(
-        self, options: TranslateOptions | None, overrides: TranslateOverrides
+        self, options: TranslateOptions | None, overrides: dict[str, Any]
     ) -> Preprocessor:
         if self._closed:
             raise EngineError(f"this translator of {self.name} is closed; make a new one")
         self.engine.check_process()
-        options = with_overrides(options, overrides)
+        options = with_fields(options or TranslateOptions(), overrides)
         target = None if options.target is None else self._targets.choose(options.target)
         source = self._sources.choose(options.source_language)
         return Preprocessor(

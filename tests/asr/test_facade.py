@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import io
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ import torch
 from pipelines.asr import (
     Segment,
     TranscribeOptions,
-    TranscribeOverrides,
     Transcriber,
     TranscriptionInfo,
     Word,
@@ -32,13 +29,6 @@ from tests.fixtures.hub import Hub
 
 RATE = 16_000
 TINY = "openai/whisper-tiny"
-
-
-def test_overrides_are_the_fields_of_the_options() -> None:
-    names = [field.name for field in dataclasses.fields(TranscribeOptions)]
-    options = get_type_hints(TranscribeOptions)
-    assert get_type_hints(TranscribeOverrides) == {name: options[name] for name in names}
-    assert TranscribeOverrides.__required_keys__ == frozenset()
 
 
 @pytest.mark.slow
