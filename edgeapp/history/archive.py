@@ -19,8 +19,8 @@ from edgeapp.history.corrections import Splice, rewrite, spliced, stored_rows
 from edgeapp.history.journal import Heading, Journal, Kind, to_microseconds
 from edgeapp.history.records import Record, Summary, to_record, to_summary
 from edgeapp.history.sounds import DEFAULT_QUOTA_MB, SoundFolder
-from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
+from edgeapp.store.database import Store
 from edgeapp.subtitles.formats import Cue
 from pipelines import OutputError
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.history.word_times import words_to_json
+from edgeapp.store.database import Store
 from edgeapp.subtitles.formats import Cue, Timed
 from edgeapp.subtitles.speakers import speaker_of
 from pipelines import OutputError

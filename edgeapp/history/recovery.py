@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeapp.history.schema import MAGIC
+from edgeapp.store.schema import MAGIC
 
 __all__ = ["RecoveredRows", "read_rows", "restore_rows"]
 

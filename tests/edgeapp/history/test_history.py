@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from edgeapp.documents.transcript_formats import render
-from edgeapp.history import History, SpokenCue, TranslatedCue, store
+from edgeapp.history import History, SpokenCue, TranslatedCue
 from edgeapp.history.recovery import read_rows
-from edgeapp.history.schema import MIGRATIONS
+from edgeapp.store import database
+from edgeapp.store.schema import MIGRATIONS
 from edgeapp.subtitles.formats import Cue, Transcript
 from pipelines import Word
 from tests.edgeapp.history.records import add_file, replace_text
@@ -299,8 +300,8 @@ def test_others_write_while_a_record_is_removed_from_a_large_history(
         history.rename(other, f"meanwhile {len(written)}")
         written.append(1)
 
-    monkeypatch.setattr(store, "_MERGED_PAGES", 4)
-    monkeypatch.setattr(store.time, "sleep", between)
+    monkeypatch.setattr(database, "_MERGED_PAGES", 4)
+    monkeypatch.setattr(database.time, "sleep", between)
     assert history.delete(secret)
     monkeypatch.undo()
     assert len(written) > 5, "in steps"

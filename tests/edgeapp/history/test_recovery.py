@@ -13,7 +13,7 @@ import pytest
 
 from edgeapp.history import History
 from edgeapp.history.recovery import read_rows
-from edgeapp.history.schema import migrate
+from edgeapp.store.schema import migrate
 from edgeapp.subtitles.formats import Cue
 from pipelines.errors import OutputError
 

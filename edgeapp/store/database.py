@@ -18,7 +18,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from edgeapp.history.recovery import read_rows, restore_rows
-from edgeapp.history.schema import (
+from edgeapp.store.schema import (
     BUSY_TIMEOUT_S,
     FOREIGN_DATABASE,
     INDEX,

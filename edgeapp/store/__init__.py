@@ -1,0 +1,1 @@
+"""SQLite files: opened, migrated, and set aside if damaged."""
