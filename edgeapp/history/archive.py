@@ -19,8 +19,8 @@ from edgeapp.history.corrections import Splice, rewrite, spliced, stored_rows
 from edgeapp.history.journal import Heading, Journal, Kind, to_microseconds
 from edgeapp.history.records import Record, Summary, to_record, to_summary
 from edgeapp.history.sounds import DEFAULT_QUOTA_MB, SoundFolder
+from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
-from edgeapp.store.database import Store
 from edgeapp.subtitles.formats import Cue
 from pipelines import OutputError
 
@@ -222,7 +222,6 @@ class History:
         """
         if self._store is None:
             return False
-        store = self._store
 
         def work(db: sqlite3.Connection) -> bool | None:
             found = db.execute(
@@ -235,10 +234,10 @@ class History:
                 return None
             for translated, rows in enumerate(parts):
                 entries = spliced(rows, splices, translated=bool(translated))
-                rewrite(db, record, rows, entries, indexed=store.indexed)
+                rewrite(db, record, rows, entries)
             return True
 
-        done = store.run(work)
+        done = self._store.run(work)
         return (self.open(record) or False) if done is None else done
 
     def delete(self, record: int) -> bool:
@@ -346,7 +345,8 @@ class History:
             self._warn_once(str(error))
             return False
         self._sounds.remove(removed)
-        self._sounds.remove_others(names)
+        if not self._store.set_aside():  # Its records have sounds, too.
+            self._sounds.remove_others(names)
         return kept
 
     def sound(self, record: int) -> Path | None:
@@ -394,12 +394,6 @@ class History:
         )
 
         def delete(db: sqlite3.Connection, record: int) -> int:
-            if store.indexed:
-                db.execute(
-                    "INSERT INTO found (found, rowid, plain) SELECT 'delete', id, plain FROM "
-                    f"entries WHERE record IN (SELECT id FROM records {where} AND id = ?)",
-                    (*values, record),
-                )
             gone = db.execute(f"DELETE FROM records {where} AND id = ?", (*values, record))
             return gone.rowcount
 

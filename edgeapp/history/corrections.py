@@ -62,12 +62,7 @@ def spliced(rows: Sequence[Row], splices: Sequence[Splice], *, translated: bool)
 
 
 def rewrite(
-    db: sqlite3.Connection,
-    record: int,
-    rows: Sequence[Row],
-    entries: Sequence[Entry],
-    *,
-    indexed: bool,
+    db: sqlite3.Connection, record: int, rows: Sequence[Row], entries: Sequence[Entry]
 ) -> None:
     """Make entries of rows, in the caller's transaction. Rows that are the same stay as they are.
 
@@ -76,7 +71,6 @@ def rewrite(
         record: The id of the record.
         rows: Of its text, or of its translation.
         entries: What they become.
-        indexed: The search index follows.
     """
     former = [entry for _, entry in rows]
     begin, most = 0, min(len(former), len(entries))
@@ -90,32 +84,13 @@ def rewrite(
     new = entries[begin : len(entries) - same]
     for (row, old), entry in zip(changed, new, strict=False):
         if old != entry:
-            _update(db, row, old, entry, indexed=indexed)
+            _, start, end, text, words, speaker = entry
+            db.execute(
+                "UPDATE entries SET start = ?, end = ?, text = ?, plain = ?, words = ?, "
+                "speaker = ? WHERE id = ?",
+                (start, end, text, fold_text(text), words, speaker, row),
+            )
     for row, _ in changed[len(new) :]:
-        if indexed:
-            _unindex(db, row)
         db.execute("DELETE FROM entries WHERE id = ?", (row,))
     for entry in new[len(changed) :]:
-        insert_entry(db, record, entry, indexed=indexed)
-
-
-def _update(db: sqlite3.Connection, row: int, old: Entry, new: Entry, *, indexed: bool) -> None:
-    _, start, end, text, words, speaker = new
-    plain, moved = fold_text(text), indexed and text != old[3]
-    if moved:
-        _unindex(db, row)
-    db.execute(
-        "UPDATE entries SET start = ?, end = ?, text = ?, plain = ?, words = ?, speaker = ? "
-        "WHERE id = ?",
-        (start, end, text, plain, words, speaker, row),
-    )
-    if moved:
-        db.execute("INSERT INTO found (rowid, plain) VALUES (?, ?)", (row, plain))
-
-
-def _unindex(db: sqlite3.Connection, row: int) -> None:
-    db.execute(
-        "INSERT INTO found (found, rowid, plain) SELECT 'delete', id, plain FROM entries "
-        "WHERE id = ?",
-        (row,),
-    )
+        insert_entry(db, record, entry)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.history.word_times import words_to_json
-from edgeapp.store.database import Store
 from edgeapp.subtitles.formats import Cue, Timed
 from edgeapp.subtitles.speakers import speaker_of
 from pipelines import OutputError
@@ -167,6 +167,7 @@ class Journal:
                 return
             try:
                 record = store.run(lambda db: self._save(db, store, entries))
+                store.settle()
             except OutputError as error:
                 self._warn(str(error))
                 with self._lock:
@@ -196,7 +197,7 @@ class Journal:
             if not updated.rowcount:
                 return None
         for entry in entries:
-            insert_entry(db, record, entry, indexed=store.indexed)
+            insert_entry(db, record, entry)
         return record
 
     def _insert_record(self, db: sqlite3.Connection) -> int | None:
@@ -219,27 +220,15 @@ def entry_of(cue: Timed, *, translated: bool) -> Entry:
     return translated, cue.start, cue.end, text, words and strip_surrogates(words), speaker
 
 
-def insert_entry(
-    db: sqlite3.Connection, record: int | None, entry: Entry, *, indexed: bool
-) -> None:
-    """Add a cue to a record, in the caller's transaction.
-
-    Args:
-        db: the file.
-        record: its id.
-        entry: the cue.
-        indexed: also add it to the search index.
-    """
+def insert_entry(db: sqlite3.Connection, record: int | None, entry: Entry) -> None:
+    """Add a cue to a record, in the caller's transaction."""
     *cue, text, words, speaker = entry
-    plain = fold_text(text)
-    row = db.execute(
+    db.execute(
         "INSERT INTO entries "
         "(record, translated, start, end, text, plain, indexed, words, speaker) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (record, *cue, text, plain, indexed, words, speaker),
-    ).lastrowid
-    if indexed:
-        db.execute("INSERT INTO found (rowid, plain) VALUES (?, ?)", (row, plain))
+        "VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?)",
+        (record, *cue, text, fold_text(text), words, speaker),
+    )
 
 
 def to_microseconds(time: datetime) -> int:

@@ -105,7 +105,7 @@ def restore_rows(connection: sqlite3.Connection, rows: RecoveredRows) -> tuple[i
         connection.execute(
             "INSERT INTO entries "
             "(record, translated, start, end, text, plain, indexed, words, speaker) "
-            "VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?)",
+            "VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?)",
             (new_ids[int(record or 0)], *values, words, speaker),
         )
     return len(new_ids), len(rows.entries)

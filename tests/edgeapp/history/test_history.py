@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 
 from edgeapp.documents.transcript_formats import render
-from edgeapp.history import History, SpokenCue, TranslatedCue
+from edgeapp.history import History, SpokenCue, TranslatedCue, store
 from edgeapp.history.recovery import read_rows
-from edgeapp.store import database
-from edgeapp.store.schema import MIGRATIONS
 from edgeapp.subtitles.formats import Cue, Transcript
 from pipelines import Word
 from tests.edgeapp.history.records import add_file, replace_text
@@ -300,8 +298,8 @@ def test_others_write_while_a_record_is_removed_from_a_large_history(
         history.rename(other, f"meanwhile {len(written)}")
         written.append(1)
 
-    monkeypatch.setattr(database, "_MERGED_PAGES", 4)
-    monkeypatch.setattr(database.time, "sleep", between)
+    monkeypatch.setattr(store, "_MERGED_PAGES", 4)
+    monkeypatch.setattr(store.time, "sleep", between)
     assert history.delete(secret)
     monkeypatch.undo()
     assert len(written) > 5, "in steps"
@@ -452,35 +450,6 @@ def test_a_history_that_is_forgotten_while_its_trash_is_emptied(
     forgotten.set()
     worker.join()
     assert problems == []
-
-
-def test_a_file_of_the_first_schema_is_migrated(tmp_path: Path) -> None:
-    path = tmp_path / "history.db"
-    with closing(sqlite3.connect(path)) as old, old:
-        for statement in MIGRATIONS[0]:
-            old.execute(statement)
-        old.execute(
-            "INSERT INTO records (owner, kind, title, plain, created, duration_s) "
-            "VALUES ('', 'live', 'Tuesday', 'tuesday', 5, 1.0)"
-        )
-        old.execute(
-            "INSERT INTO entries (record, translated, start, end, text, plain, indexed) "
-            "VALUES (1, 0, 0.0, 1.0, 'Hello.', 'hello.', 0)"
-        )
-        old.execute(f"PRAGMA application_id={0x45444745}")
-        old.execute("PRAGMA user_version=1")
-    rows = read_rows(path)
-    assert len(rows.records) == len(rows.entries) == 1, "its rows are recovered too"
-    with History(path, pytest.fail) as history:
-        (summary,) = history.search("hello")
-        record = history.open(summary.id)
-        assert record is not None
-        assert (record.title, record.text, record.sound) == ("Tuesday", "Hello.", False)
-        assert replace_text(
-            history, 1, (SpokenCue(0.0, 1.0, " Hi.", (Word(" Hi.", 0.0, 1.0, 1.0),)),)
-        )
-    rows = read_rows(path)
-    assert rows.entries[1][-2] == '[[" Hi.",0.0,1.0,1.0]]'
 
 
 def test_speakers_are_kept(tmp_path: Path) -> None:

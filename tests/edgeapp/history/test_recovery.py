@@ -13,7 +13,7 @@ import pytest
 
 from edgeapp.history import History
 from edgeapp.history.recovery import read_rows
-from edgeapp.store.schema import migrate
+from edgeapp.history.store import SCHEMA
 from edgeapp.subtitles.formats import Cue
 from pipelines.errors import OutputError
 
@@ -261,7 +261,7 @@ def test_a_history_that_an_earlier_version_did_not_finish_is_known(tmp_path: Pat
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=wal")
         connection.execute("BEGIN")
-        migrate(connection)
+        SCHEMA.migrate(connection)
         connection.execute("COMMIT")
         shutil.copytree(tmp_path / "live", tmp_path / "killed")
     killed = tmp_path / "killed" / "history.db"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from edgeapp.history import History, SpokenCue
+from edgeapp.history.store import Store
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.page import record_requests
 from edgeapp.server.page.page_api import PageApi
@@ -19,7 +20,6 @@ from edgeapp.server.page.sentence_requests import carry_links
 from edgeapp.server.page.sounds import media_suffix
 from edgeapp.server.sessions import Sessions
 from edgeapp.settings import Settings
-from edgeapp.store.database import Store
 from edgeapp.subtitles.formats import Cue
 from pipelines import EdgeError, Word
 from pipelines.engine import CompileProgress

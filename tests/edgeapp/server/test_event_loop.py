@@ -19,10 +19,10 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from edgeapp.history.store import Store
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.api import libretranslate, openai_audio
 from edgeapp.server.routes import AppRoutes, app_routes
-from edgeapp.store.database import Store
 from edgeapp.ui import STATIC
 from pipelines.asr.transcriber import Transcriber
 from pipelines.translation.translator import Translator

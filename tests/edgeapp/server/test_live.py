@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from edgeapp.history import History
+from edgeapp.history.store import Store
 from edgeapp.live.events import (
     LanguageNote,
     SessionEnded,
@@ -34,7 +35,6 @@ from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.spectrogram import spectrogram
-from edgeapp.store.database import Store
 from edgeapp.subtitles.formats import Cue
 from pipelines import Transcriber, Word
 from pipelines.asr import CorrectedText
