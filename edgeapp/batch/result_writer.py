@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from edgeapp.batch.journal.decisions import Decision
+from edgeapp.batch.journal.digests import FileDigests
 from edgeapp.batch.journal.job_journal import JobJournal, Origin
 from edgeapp.batch.outputs import reserved, write_atomically
 from pipelines import OutputError
@@ -26,9 +26,11 @@ class ResultWriter:
         journal: Knows what was written by earlier runs; None: no existing file is known.
         overwrite: Replace files of any origin.
         origin: The input that the results are made from; None if that is not known.
+        digests: Digests of files; None: those of the journal.
 
     Attributes:
         overwrite: As the argument.
+        digests: Digests of files.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class ResultWriter:
         journal: JobJournal | None = None,
         overwrite: bool = False,
         origin: Origin | None = None,
+        digests: FileDigests | None = None,
     ) -> None:
         self._journal, self.overwrite, self._origin = journal, overwrite, origin
+        self.digests = digests or (FileDigests() if journal is None else journal.digests)
 
     def of(self, origin: Origin) -> ResultWriter:
         """Return a writer of the results of an input."""
-        return ResultWriter(self._journal, self.overwrite, origin)
+        return ResultWriter(self._journal, self.overwrite, origin, self.digests)
 
     def check(self, paths: Iterable[Path], *, done: bool = False) -> None:
         """Check that files can be replaced; before any work is done.
@@ -63,7 +67,7 @@ class ResultWriter:
             known = set() if self._journal is None else self._journal.digests_of(path)
             if not known:
                 problem = "exists, and no run in the journal has written it"
-            elif _digest_of(path) not in known:
+            elif self.digests.of(path) not in known:
                 problem = "was edited since it was written"
             elif not done and (other := self._other_origin(path)) is not None:
                 problem = f"holds the result of {other}"
@@ -154,13 +158,6 @@ class ResultWriter:
             path: Its path afterwards.
             written: Its path now.
         """
-        digest = _digest_of(written)
+        digest = self.digests.of(written)
         if self._journal is not None and digest is not None:
             self._journal.note_file(path, digest, self._origin)
-
-
-def _digest_of(path: Path) -> str | None:
-    """SHA-256 of a file's content; None if it cannot be read."""
-    with suppress(OSError), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-    return None

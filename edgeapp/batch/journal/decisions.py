@@ -79,4 +79,4 @@ class JobPolicy:
     def has_failed(self, source: str) -> bool:
         """Whether an input with a name has failed; its content may be another now."""
         assert self.journal is not None, "--retry-failed needs it"
-        return any(r.input == source and r.state is State.FAILED for r in self.journal.records())
+        return self.journal.has_failed(source)

@@ -12,46 +12,79 @@ import hashlib
 import json
 import os
 import sqlite3
-import threading
 import time
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from edgeapp.batch.journal.part_file import content_digest
+from edgeapp.batch.journal.digests import FileDigests
 from edgeapp.batch.journal.pieces import Piece
+from edgeapp.console import print_note
 from edgeapp.file_lock import is_at, try_lock
 from edgeapp.output_errors import output_errors
+from edgeapp.store.database import Database
+from edgeapp.store.schema import Schema
 from pipelines import OutputError
 
 __all__ = ["Job", "JobJournal", "JobRecord", "Origin", "State"]
 
 _KEEP_DAYS = 30  # of jobs that no run has gone on with
 _KEEP_FILES_DAYS = 365
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS jobs (
-    key TEXT PRIMARY KEY, verb TEXT, input TEXT, model TEXT, state TEXT, started REAL,
-    finished REAL, audio_s REAL, worked_s REAL, message TEXT, outputs TEXT DEFAULT '{}',
-    lines INTEGER, choices TEXT DEFAULT '{}'
-);
-CREATE TABLE IF NOT EXISTS pieces (
-    key TEXT REFERENCES jobs (key) ON DELETE CASCADE, number INTEGER, content TEXT,
-    PRIMARY KEY (key, number)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (
-    path TEXT, digest TEXT, written REAL, source TEXT, source_digest TEXT,
-    PRIMARY KEY (path, digest)
-) WITHOUT ROWID;
-"""
-# Columns that a journal of an earlier version lacks.
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS jobs (
+        key TEXT PRIMARY KEY, verb TEXT, input TEXT, model TEXT, state TEXT, started REAL,
+        finished REAL, audio_s REAL, worked_s REAL, message TEXT, lines INTEGER,
+        choices TEXT DEFAULT '{}')""",
+    # A file holds the results of the last job that has written it.
+    """CREATE TABLE outputs (
+        path TEXT PRIMARY KEY, job TEXT REFERENCES jobs (key) ON DELETE CASCADE, rendering TEXT
+    ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS pieces (
+        key TEXT REFERENCES jobs (key) ON DELETE CASCADE, number INTEGER, content TEXT,
+        PRIMARY KEY (key, number)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS files (
+        path TEXT, digest TEXT, written REAL, source TEXT, source_digest TEXT,
+        PRIMARY KEY (path, digest)) WITHOUT ROWID""",
+    "CREATE TABLE digests (file TEXT PRIMARY KEY, digest TEXT, noted REAL) WITHOUT ROWID",
+    "CREATE INDEX jobs_of_input ON jobs (input, state)",
+    "CREATE INDEX outputs_of_job ON outputs (job)",
+)
+# Columns that journals without a version may lack.
 _ADDED = {
     "jobs": {"lines": "INTEGER", "choices": "TEXT DEFAULT '{}'"},
     "files": {"source": "TEXT", "source_digest": "TEXT"},
 }
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    """Make the tables, or complete those of a journal that did not record its version."""
+    for statement in _TABLES:
+        db.execute(statement)
+    for table, columns in _ADDED.items():
+        there = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+        for name in columns.keys() - there:
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
+    if any(row[1] == "outputs" for row in db.execute("PRAGMA table_info(jobs)")):
+        db.execute(
+            "INSERT OR REPLACE INTO outputs SELECT each.key, jobs.key, each.value FROM jobs, "
+            "json_each(CASE WHEN json_valid(outputs) THEN outputs ELSE '{}' END) AS each "
+            "ORDER BY finished"
+        )
+        db.execute("UPDATE jobs SET outputs = '{}'")
+
+
+SCHEMA = Schema(
+    "journal",
+    0x4544474A,  # "EDGJ"
+    (_make_tables,),
+    advice="move it away, or leave it out with --no-journal",
+    unmarked="jobs",
+    synchronous="FULL",
+    busy_s=30.0,
+)
 
 
 class State(StrEnum):
@@ -120,19 +153,11 @@ class Origin:
         absolute = Path(path).absolute()
         return cls(str(absolute) if shown == path else shown, absolute)
 
-    @property
-    def digest(self) -> str | None:
-        """SHA-256 of its content, or None."""
-        if self.text is not None:
-            return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()
-        if self.path is None:
-            return None
-        with suppress(OSError):
-            return content_digest(self.path)
-        return None
 
-
-_COLUMNS = ", ".join(field.name for field in fields(JobRecord))
+_COLUMNS = ", ".join(field.name for field in fields(JobRecord)).replace(
+    "outputs",
+    "(SELECT json_group_object(path, rendering) FROM outputs WHERE job = jobs.key) AS outputs",
+)
 P = TypeVar("P", bound=Piece)
 
 
@@ -141,40 +166,26 @@ class JobJournal:
 
     Args:
         path: The file; it is created, for this user alone.
+        warn: Called with one line if the file was damaged, and is begun anew.
+
+    Attributes:
+        digests: Digests of files, remembered in the journal.
 
     Raises:
         OutputError: It cannot be used.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._mutex = threading.RLock()  # threads share the connection
-        with output_errors(path), self._errors():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb"):
-                pass
-            self._connection = sqlite3.connect(
-                path, timeout=30, isolation_level=None, check_same_thread=False
-            )
-            # The file is closed in any case: also if an error ends a run before `close`.
-            weakref.finalize(self, self._connection.close)
-            self._prepare()
-
-    def _prepare(self) -> None:
-        """Make or update the tables, and delete what is old."""
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.execute("PRAGMA foreign_keys = ON")
-        self._connection.executescript(_SCHEMA)
-        self._add_columns()
-        self._connection.execute(
-            "DELETE FROM jobs WHERE max(started, coalesce(finished, 0)) < ?",
-            (time.time() - _KEEP_DAYS * 86_400,),
-        )
-        self._connection.execute(
-            "DELETE FROM files WHERE written < ?",
-            (time.time() - _KEEP_FILES_DAYS * 86_400,),
-        )
+    def __init__(self, path: Path, warn: Callable[[str], None] = print_note) -> None:
+        self._path, self._database = path, Database(path, SCHEMA, warn)
+        self._closed = False
+        self.digests = FileDigests(self._database)
+        for table, time_of_use, days in (
+            ("jobs", "max(started, coalesce(finished, 0))", _KEEP_DAYS),
+            ("digests", "noted", _KEEP_DAYS),
+            ("files", "written", _KEEP_FILES_DAYS),
+        ):
+            before = time.time() - days * 86_400
+            self.execute(f"DELETE FROM {table} WHERE {time_of_use} < ?", (before,))
 
     def __enter__(self) -> Self:
         return self
@@ -189,19 +200,23 @@ class JobJournal:
 
     def records(self) -> list[JobRecord]:
         """All jobs, the latest last."""
-        with self._errors():
-            rows = self._connection.execute(
-                f"SELECT {_COLUMNS} FROM jobs ORDER BY started"
-            ).fetchall()
-        return [_record(row) for row in rows]
+        return [
+            _record(row) for row in self.select(f"SELECT {_COLUMNS} FROM jobs ORDER BY started")
+        ]
 
     def record(self, key: str) -> JobRecord | None:
         """The job with a key."""
-        with self._errors():
-            row = self._connection.execute(
-                f"SELECT {_COLUMNS} FROM jobs WHERE key = ?", (key,)
-            ).fetchone()
-        return None if row is None else _record(row)
+        rows = self.select(f"SELECT {_COLUMNS} FROM jobs WHERE key = ?", key)
+        return _record(rows[0]) if rows else None
+
+    def inputs(self, state: State) -> set[str]:
+        """The inputs of all jobs in a state."""
+        return {name for (name,) in self.select("SELECT input FROM jobs WHERE state = ?", state)}
+
+    def has_failed(self, source: str) -> bool:
+        """Whether an input with a name has failed."""
+        query = "SELECT 1 FROM jobs WHERE input = ? AND state = ? LIMIT 1"
+        return bool(self.select(query, _storable(source), State.FAILED))
 
     def is_at_work(self, key: str) -> bool:
         """Whether a run works on a job now."""
@@ -228,7 +243,7 @@ class JobJournal:
                 digest,
                 time.time(),
                 name,
-                None if origin is None else origin.digest,
+                None if origin is None else self._digest_of(origin),
             ),
         )
 
@@ -243,8 +258,8 @@ class JobJournal:
 
     def digests_of(self, path: Path) -> set[str]:
         """The SHA-256 of what runs have written to a file; more than one after a power cut."""
-        where = (_storable(str(path.absolute())),)
-        rows = self.execute("SELECT digest FROM files WHERE path = ?", where)
+        name = _storable(str(path.absolute()))
+        rows = self.select("SELECT digest FROM files WHERE path = ?", name)
         return {digest for (digest,) in rows}
 
     def other_origin(self, path: Path, origin: Origin) -> str | None:
@@ -258,14 +273,8 @@ class JobJournal:
             path: The file.
             origin: The input that would replace it.
         """
-        row = self.execute(
-            "SELECT source, source_digest FROM files WHERE path = ? ORDER BY written DESC LIMIT 1",
-            (_storable(str(path.absolute())),),
-        )
-        if not row:
-            return None
-        source, digest = row[0]
-        if digest is not None and digest == origin.digest:
+        source, digest = self._made_from(path) or ("", None)
+        if source == "" or (digest is not None and digest == self._digest_of(origin)):
             return None
         if source is None:
             return "an input that an earlier version did not note"
@@ -275,11 +284,22 @@ class JobJournal:
 
     def is_made_from(self, path: Path, origin: Origin) -> bool:
         """Return whether a file was made from an input as it is now, under any name."""
-        digests = self.execute(
-            "SELECT source_digest FROM files WHERE path = ? ORDER BY written DESC LIMIT 1",
-            (_storable(str(path.absolute())),),
+        _, digest = self._made_from(path) or (None, None)
+        return digest is not None and digest == self._digest_of(origin)
+
+    def _made_from(self, path: Path) -> tuple[str | None, str | None] | None:
+        """Return name and digest of the input that a file was last made from, or None."""
+        query = (
+            "SELECT source, source_digest FROM files WHERE path = ? ORDER BY written DESC LIMIT 1"
         )
-        return digests == [(origin.digest,)] and origin.digest is not None
+        rows = self.select(query, _storable(str(path.absolute())))
+        return rows[0] if rows else None
+
+    def _digest_of(self, origin: Origin) -> str | None:
+        """Return the SHA-256 of an input's content, or None."""
+        if origin.text is not None:
+            return hashlib.sha256(origin.text.encode(errors="replace")).hexdigest()
+        return None if origin.path is None else self.digests.of(origin.path)
 
     def delete(self, key: str) -> None:
         """Delete a job."""
@@ -304,7 +324,8 @@ class JobJournal:
                     count += 1
         if state is None:
             self.execute("DELETE FROM files", ())
-        self.execute("VACUUM", ())
+            self.execute("DELETE FROM digests", ())
+        self._database.wipe(shrink=True)
         return count
 
     @contextmanager
@@ -327,24 +348,14 @@ class JobJournal:
             if not mine:
                 yield None
                 return
-            with self._errors():
-                self._connection.execute(
-                    "INSERT INTO jobs (key, verb, input, model, state, started, worked_s, message) "
-                    "VALUES (?, ?, ?, ?, ?, ?, 0, '') "
-                    "ON CONFLICT (key) DO UPDATE SET input = excluded.input, "
-                    "started = excluded.started",
-                    (key, verb, _storable(input), model, State.RUNNING, time.time()),
-                )
+            self.execute(
+                "INSERT INTO jobs (key, verb, input, model, state, started, worked_s, message) "
+                "VALUES (?, ?, ?, ?, ?, ?, 0, '') "
+                "ON CONFLICT (key) DO UPDATE SET input = excluded.input, "
+                "started = excluded.started",
+                (key, verb, _storable(input), model, State.RUNNING, time.time()),
+            )
             yield Job(self, key, piece)
-
-    def _add_columns(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        for table, columns in _ADDED.items():
-            there = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
-            for name, kind in columns.items():
-                if name not in there:
-                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
-        self._connection.execute("COMMIT")
 
     @contextmanager
     def _lock(self, key: str) -> Iterator[bool]:
@@ -362,30 +373,45 @@ class JobJournal:
                     with suppress(OSError):  # Windows deletes no open file
                         path.unlink()
 
-    def execute(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Run one statement, in a transaction of its own.
+    def select(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return all rows of a query.
+
+        Raises:
+            OutputError: The journal cannot be read.
+        """
+        return self._open.run(lambda db: db.execute(query, values).fetchall(), writes=False)
+
+    def execute(
+        self, statement: str, values: Sequence[object], *more: tuple[str, Sequence[object]]
+    ) -> None:
+        """Run statements, each with its values, in one transaction.
 
         Raises:
             OutputError: The journal cannot be written.
         """
-        with self._errors():
-            return self._connection.execute(statement, values).fetchall()
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            with self._mutex:
-                yield
-        except sqlite3.DatabaseError as error:
-            raise OutputError(
-                f"the journal {self._path} cannot be used: {error}; move it away, or leave it out "
-                "with --no-journal"
-            ) from error
+        def work(db: sqlite3.Connection) -> None:
+            for change in ((statement, values), *more):
+                db.execute(*change)
+
+        self._open.run(work)
+
+    @property
+    def _open(self) -> Database:
+        if self._closed:
+            raise OutputError(f"the journal {self._path} is closed")
+        return self._database
+
+    def settle(self) -> None:
+        """Delete the copy of a migrated journal: a job was done with the new one."""
+        self._database.settle()
 
     def close(self) -> None:
         """Close the file. Whatever uses the journal afterwards raises OutputError."""
-        with self._mutex:
-            self._connection.close()
+        if not self._closed:
+            self.digests.flush()
+        self._closed = True
+        self._database.close()
 
 
 class Job(Generic[P]):
@@ -410,7 +436,8 @@ class Job(Generic[P]):
     def record(self) -> JobRecord:
         """What the journal says of the job."""
         record = self._journal.record(self._key)
-        assert record is not None, "JobJournal.job has made it"
+        if record is None:
+            raise OutputError("the journal was deleted while a run used it: run the command again")
         return record
 
     @property
@@ -421,19 +448,21 @@ class Job(Generic[P]):
     def stored(self) -> Iterator[P]:
         """The pieces one by one, so that a large text is not read into memory."""
         number = 0
-        while rows := self._journal.execute(
+        while rows := self._journal.select(
             "SELECT content FROM pieces WHERE key = ? AND number >= ? ORDER BY number LIMIT 100",
-            (self._key, number),
+            self._key,
+            number,
         ):
             yield from (self._piece.of_json(content) for (content,) in rows)
             number += len(rows)
 
     def forget(self) -> None:
         """Drop what was done, to begin anew."""
-        self._journal.execute("DELETE FROM pieces WHERE key = ?", (self._key,))
         self._journal.execute(
-            "UPDATE jobs SET state = ?, worked_s = 0, outputs = '{}', choices = '{}' WHERE key = ?",
+            "UPDATE jobs SET state = ?, worked_s = 0, choices = '{}' WHERE key = ?",
             (State.RUNNING, self._key),
+            ("DELETE FROM pieces WHERE key = ?", (self._key,)),
+            ("DELETE FROM outputs WHERE job = ?", (self._key,)),
         )
         self._count, self._is_done = 0, False
 
@@ -470,16 +499,13 @@ class Job(Generic[P]):
                 job any more.
             lines: Lines, or cues, of a text; None for a recording.
         """
-        if lines is not None:
-            self._journal.execute("UPDATE jobs SET lines = ? WHERE key = ?", (lines, self._key))
-        written = {_storable(str(path.absolute())): how for path, how in outputs.items()}
-        for other in self._journal.records():
-            if other.key != self._key and other.outputs.keys() & written.keys():
-                kept = {path: how for path, how in other.outputs.items() if path not in written}
-                self._journal.execute(
-                    "UPDATE jobs SET outputs = ? WHERE key = ?", (json.dumps(kept), other.key)
-                )
-        self._end(State.DONE, audio_s, "", self.record.outputs | written)
+        statement = "INSERT OR REPLACE INTO outputs VALUES (?, ?, ?)"
+        written = [
+            (statement, (_storable(str(path.absolute())), self._key, how))
+            for path, how in outputs.items()
+        ]
+        self._end(State.DONE, audio_s, "", lines, *written)
+        self._journal.settle()
 
     def stopped(self, audio_s: float | None, error: BaseException) -> None:
         """The work was ended: by an error, which is a failure, or by a signal, which is none.
@@ -490,25 +516,26 @@ class Job(Generic[P]):
             return
         if isinstance(error, Exception):
             message = str(error).splitlines()[0] if str(error) else type(error).__name__
-            self._end(State.FAILED, audio_s, _storable(message), {})
+            state, message = State.FAILED, _storable(message)
         else:
-            self._end(State.RUNNING, audio_s, "", {})
+            state, message = State.RUNNING, ""
+        gone = ("DELETE FROM outputs WHERE job = ?", (self._key,))
+        self._end(state, audio_s, message, None, gone)
 
     def _end(
-        self, state: State, audio_s: float | None, message: str, outputs: dict[str, str]
+        self,
+        state: State,
+        audio_s: float | None,
+        message: str,
+        lines: int | None,
+        *changes: tuple[str, Sequence[object]],
     ) -> None:
+        worked_s = time.monotonic() - self._begun
         self._journal.execute(
-            "UPDATE jobs SET state = ?, finished = ?, audio_s = ?, message = ?, outputs = ?, "
-            "worked_s = worked_s + ? WHERE key = ?",
-            (
-                state,
-                time.time(),
-                audio_s,
-                message,
-                json.dumps(outputs),
-                time.monotonic() - self._begun,
-                self._key,
-            ),
+            "UPDATE jobs SET state = ?, finished = ?, audio_s = ?, message = ?, "
+            "lines = coalesce(?, lines), worked_s = worked_s + ? WHERE key = ?",
+            (state, time.time(), audio_s, message, lines, worked_s, self._key),
+            *changes,
         )
 
 

@@ -2,65 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from edgeapp.file_names import beside
 from edgeapp.output_errors import output_errors
 from pipelines import OutputError
 
-__all__ = ["PartFile", "content_digest", "job_key"]
-
-
-def job_key(source: Path, **settings: str | int | bool | None) -> str:
-    """SHA-256 of all that the lines of an output depend on: source bytes and settings.
-
-    Args:
-        source: The input file.
-        **settings: Under names that stay the same: others would start interrupted jobs again.
-    """
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    content = hashlib.sha256()
-    with source.open("rb") as file:
-        state = _state_of(file)
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-            content.update(chunk)
-    _remember(state, content.hexdigest())
-    return digest.hexdigest()
-
-
-def content_digest(source: Path) -> str:
-    """Return the SHA-256 of a file's content. It is computed once for as long as the file stays.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with source.open("rb") as file:
-        state = _state_of(file)
-        if state not in _digests:
-            _remember(state, hashlib.file_digest(file, "sha256").hexdigest())
-    return _digests[state]
-
-
-_State = tuple[int, int, int, int]  # device, number, size and time of change of a file
-_digests: dict[_State, str] = {}
-_MAX_DIGESTS = 10_000
-
-
-def _state_of(file: BinaryIO) -> _State:
-    found = os.fstat(file.fileno())
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _remember(state: _State, digest: str) -> None:
-    if len(_digests) >= _MAX_DIGESTS:
-        _digests.clear()
-    _digests[state] = digest
+__all__ = ["PartFile"]
 
 
 class PartFile:

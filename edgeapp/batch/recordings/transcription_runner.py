@@ -17,7 +17,6 @@ from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
 from edgeapp.batch.journal.downloads import download_plan, present
 from edgeapp.batch.journal.job_journal import Job, JobRecord, Origin, State
-from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch, SoundStream
 from edgeapp.batch.recordings.transcript_output import TranscriptOutput
@@ -186,7 +185,7 @@ class TranscriptionRunner:
         journal = self.policy.journal
         done = set[str]()
         if journal is not None and not self.policy.overwrite:
-            done = {r.input for r in journal.records() if r.state is State.DONE}
+            done = journal.inputs(State.DONE)
         paths = [each.path for each in inputs if each.problem is None and each.path != "-"]
         paths = [path for path in paths if path not in done and Path(path).is_file()]
         return dict(pairwise(paths))
@@ -295,7 +294,7 @@ class TranscriptionRunner:
             # These defaults have changed: a job of an earlier version has other speech.
             options["vad_parameters"] = asdict(chosen.vad.over(WINDOW_VAD))
         del options["priority"], options["batch_size"]
-        return job_key(
+        return self._writer.digests.job_key(
             Path(source),
             verb="transcribe",
             version=__version__,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.journal.job_journal import Job
-from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import PassagesPiece
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
@@ -63,7 +62,7 @@ class HtmlJob:
 
     def key(self, translator: Translator) -> str:
         """The key of the blocks: all that their translations depend on."""
-        return job_key(
+        return self.writer.digests.job_key(
             self.source,
             verb="translate html",
             **self.hint.settings,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.journal.job_journal import Job
-from edgeapp.batch.journal.part_file import PartFile, job_key
+from edgeapp.batch.journal.part_file import PartFile
 from edgeapp.batch.journal.pieces import LinesPiece, PieceCollector
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
@@ -161,7 +161,7 @@ class TranslationJob:
         """Return the key of the lines: a digest of all that they depend on."""
         # Keys of texts name these two in any case, so that jobs of earlier versions are found.
         named = {"split_sentences": True, "word_alignments": False}
-        return job_key(
+        return self.writer.digests.job_key(
             Path(self.source.name),
             document=self.document,
             format=self.format,

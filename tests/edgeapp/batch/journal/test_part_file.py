@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.batch.journal.part_file import PartFile, job_key
+from edgeapp.batch.journal.part_file import PartFile
 from pipelines.errors import OutputError
 
 
@@ -99,13 +99,3 @@ def test_lines_of_another_input_are_not_overwritten(tmp_path: Path) -> None:
 def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
         PartFile(tmp_path / "missing" / "a.txt", "k")
-
-
-def test_the_key_depends_on_bytes_and_settings(tmp_path: Path) -> None:
-    source = tmp_path / "a.txt"
-    source.write_text("one")
-    key = job_key(source, model="m")
-    assert key == job_key(source, model="m")
-    assert key != job_key(source, model="n")
-    source.write_text("two")
-    assert key != job_key(source, model="m")
