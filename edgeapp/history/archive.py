@@ -72,11 +72,8 @@ class History:
         self._owner = ""
 
     def of(self, owner: str) -> History:
-        """The history of another person, in the same file. It shows only that person's records.
-
-        Args:
-            owner: the person's name; "" without logins.
-        """
+        """Return the history of another person ("" without logins), in the same file. It shows
+        only that person's records."""
         history = copy(self)
         history._owner = owner
         return history
@@ -108,18 +105,11 @@ class History:
         model: str | None = None,
         background: bool = False,
     ) -> Iterator[Journal]:
-        """A journal that writes a record while it grows.
+        """Open a journal that writes a record while it grows.
 
-        Everything added survives kill -9; in the background, once it is written, which begins at
-        once. Without any text added, no record is created.
-
-        Args:
-            kind: of the record.
-            title: "": the beginning of the text is shown.
-            language: code of the source language, if known.
-            target: code of the language translated into.
-            model: name of the model.
-            background: adding a cue never waits for the file.
+        Everything added survives kill -9; in the `background`, where adding a cue never waits for
+        the file, once it is written, which begins at once. Without any text added, no record is
+        created. The other arguments are those of Heading.
         """
         heading = Heading(self._owner, kind, title, language, target, model, datetime.now(UTC))
         journal = Journal(self._store, heading, self._warn_once, background=background)
@@ -138,11 +128,8 @@ class History:
         target: str | None = None,
         model: str | None = None,
     ) -> int | None:
-        """Add a text and its translation.
-
-        Returns:
-            The id of the record; None if it was not written.
-        """
+        """Add a text and its translation; return the id of the record, None if it was not
+        written."""
         with self.recording(
             "text", title=title, language=language, target=target, model=model
         ) as journal:
@@ -194,11 +181,7 @@ class History:
         return None if row is None else to_record(to_summary(row, ""), entries)
 
     def rename(self, record: int, title: str) -> bool:
-        """Set a record's title; "": the beginning of its text is shown.
-
-        Returns:
-            Whether the record exists.
-        """
+        """Set a record's title ("" shows the beginning of its text); return whether it exists."""
         title = strip_surrogates(title)
         return self._change(
             f"UPDATE records SET title = ?, plain = ? WHERE {_MINE}",
@@ -241,21 +224,14 @@ class History:
         return (self.open(record) or False) if done is None else done
 
     def delete(self, record: int) -> bool:
-        """Delete a record and its sound; its text is overwritten in the file.
-
-        Returns:
-            Whether the record existed.
-        """
+        """Delete a record and its sound, and overwrite its text in the file; return whether it
+        existed."""
         return self._delete("WHERE id = ? AND owner = ?", record, self._owner)
 
     def discard(self, record: int | None) -> tuple[int, ...]:
-        """Put a record into the trash: it is not shown any more, and can be restored.
+        """Put a record, or with None all of this person, into the trash; return their ids.
 
-        Args:
-            record: its id; None: all records of this person.
-
-        Returns:
-            The ids of the records that were put there.
+        They are not shown any more, and can be restored.
         """
         now = to_microseconds(datetime.now(UTC))
         chosen, values = ("", ()) if record is None else (" AND id = ?", (record,))
@@ -271,11 +247,7 @@ class History:
         return () if self._store is None else self._store.run(work)
 
     def restore(self, records: Sequence[int]) -> int:
-        """Take records out of the trash.
-
-        Returns:
-            How many were still there.
-        """
+        """Take records out of the trash; return how many were still there."""
         if self._store is None:
             return 0
 
@@ -287,11 +259,7 @@ class History:
         return self._store.run(work)
 
     def empty_trash(self, older_than_s: float = 0.0) -> None:
-        """Delete what is in the trash, of all persons.
-
-        Args:
-            older_than_s: leave what was put there later, so that it can still be restored.
-        """
+        """Delete what has been in the trash for some seconds, of all persons."""
         if self._store is None:
             return
         before = to_microseconds(datetime.now(UTC) - timedelta(seconds=older_than_s))
@@ -307,12 +275,8 @@ class History:
     def keep_sound(self, record: int, recording: Path, suffix: str = "") -> bool:
         """Move a recording into the history, to be played with its record.
 
-        If all recordings together exceed the quota, the oldest ones are deleted.
-
-        Args:
-            record: its id.
-            recording: the file.
-            suffix: of its name, as ".flac".
+        If all recordings together exceed the quota, the oldest ones are deleted. The suffix, such
+        as ".flac", tells a browser the format.
 
         Returns:
             Whether it was kept: it fits into the quota, and the record exists.
@@ -360,11 +324,7 @@ class History:
         return None if row is None or row[0] is None else self._sounds.find(row[0])
 
     def delete_sound(self, record: int) -> bool:
-        """Delete the recording of a record; its text stays.
-
-        Returns:
-            Whether it had one.
-        """
+        """Delete the recording of a record, but not its text; return whether it had one."""
         path = self.sound(record)
         if path is None:
             return False
@@ -373,11 +333,7 @@ class History:
         return True
 
     def repair(self) -> bool:
-        """Check the whole file. What is damaged is repaired, and `warn` is told.
-
-        Returns:
-            Whether the file was sound.
-        """
+        """Check the whole file, and repair what is damaged; return whether it was sound."""
         return self._store is None or self._store.check()
 
     def clear(self) -> None:

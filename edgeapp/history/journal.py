@@ -75,8 +75,7 @@ class Journal:
             store: None: nothing is written.
             heading: of the record.
             warn: called with a message if writing fails.
-            background: cues are written in a thread of the journal's own, at once, so that adding
-                one never waits for the file; else before `add` returns.
+            background: cues are written by a thread, at once; else before `add` returns.
         """
         self._store, self._heading, self._warn = store, heading, warn
         self._background = background

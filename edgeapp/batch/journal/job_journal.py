@@ -169,6 +169,7 @@ class JobJournal:
         warn: Called with one line if the file was damaged, and is begun anew.
 
     Attributes:
+        database: The file.
         digests: Digests of files, remembered in the journal.
 
     Raises:
@@ -176,9 +177,9 @@ class JobJournal:
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None] = print_note) -> None:
-        self._path, self._database = path, Database(path, SCHEMA, warn)
+        self._path, self.database = path, Database(path, SCHEMA, warn)
         self._closed = False
-        self.digests = FileDigests(self._database)
+        self.digests = FileDigests(self.database)
         for table, time_of_use, days in (
             ("jobs", "max(started, coalesce(finished, 0))", _KEEP_DAYS),
             ("digests", "noted", _KEEP_DAYS),
@@ -224,27 +225,19 @@ class JobJournal:
             return not free
 
     def note_file(self, path: Path, digest: str, origin: Origin | None = None) -> None:
-        """Remember what is about to be written to a file.
-
-        Args:
-            path: The file.
-            digest: SHA-256 of the content.
-            origin: The input that it is made from; None if that is not known.
+        """Remember what is about to be written to a file: its SHA-256, and the input that it is
+        made from, if that is known.
 
         Raises:
             OutputError: The journal cannot be written.
         """
-        name = None if origin is None else _storable(origin.name)
+        name, made_from = None, None
+        if origin is not None:
+            name, made_from = _storable(origin.name), self._digest_of(origin)
         self.execute(
             "INSERT OR REPLACE INTO files (path, digest, written, source, source_digest) "
             "VALUES (?, ?, ?, ?, ?)",
-            (
-                _storable(str(path.absolute())),
-                digest,
-                time.time(),
-                name,
-                None if origin is None else self._digest_of(origin),
-            ),
+            (_storable(str(path.absolute())), digest, time.time(), name, made_from),
         )
 
     def forget_earlier_files(self, path: Path) -> None:
@@ -306,26 +299,21 @@ class JobJournal:
         self.execute("DELETE FROM jobs WHERE key = ?", (key,))
 
     def clear(self, state: State | None = None) -> int:
-        """Delete jobs and their texts, except those that a run works on.
+        """Delete jobs and their texts, except those that a run works on; return how many.
 
         Args:
-            state: Only those in this state; None: all.
-
-        Returns:
-            How many were deleted.
+            state: Only those in this state; None: all, and what is known of files.
         """
         count = 0
         for record in self.records():
-            if state not in (None, record.state):
-                continue
             with self._lock(record.key) as mine:
-                if mine:
+                if mine and state in (None, record.state):
                     self.delete(record.key)
                     count += 1
         if state is None:
             self.execute("DELETE FROM files", ())
             self.execute("DELETE FROM digests", ())
-        self._database.wipe(shrink=True)
+        self.database.wipe(shrink=True)
         return count
 
     @contextmanager
@@ -400,18 +388,14 @@ class JobJournal:
     def _open(self) -> Database:
         if self._closed:
             raise OutputError(f"the journal {self._path} is closed")
-        return self._database
-
-    def settle(self) -> None:
-        """Delete the copy of a migrated journal: a job was done with the new one."""
-        self._database.settle()
+        return self.database
 
     def close(self) -> None:
         """Close the file. Whatever uses the journal afterwards raises OutputError."""
         if not self._closed:
             self.digests.flush()
         self._closed = True
-        self._database.close()
+        self.database.close()
 
 
 class Job(Generic[P]):
@@ -505,7 +489,7 @@ class Job(Generic[P]):
             for path, how in outputs.items()
         ]
         self._end(State.DONE, audio_s, "", lines, *written)
-        self._journal.settle()
+        self._journal.database.settle()
 
     def stopped(self, audio_s: float | None, error: BaseException) -> None:
         """The work was ended: by an error, which is a failure, or by a signal, which is none.

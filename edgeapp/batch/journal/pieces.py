@@ -64,11 +64,6 @@ class TranscriptPiece:
 
     @classmethod
     def of_json(cls, text: str) -> TranscriptPiece:
-        """The piece that `as_json` wrote.
-
-        Raises:
-            ValueError, KeyError, TypeError: It was written by another version.
-        """
         from pipelines import Segment, Word
         from pipelines.asr import Alternative, Checkpoint, TokenLogprob
 
@@ -114,11 +109,6 @@ class LinesPiece:
 
     @classmethod
     def of_json(cls, text: str) -> LinesPiece:
-        """The piece that `as_json` wrote.
-
-        Raises:
-            ValueError, KeyError, TypeError: It was written by another version.
-        """
         content = json.loads(text)
         return cls(tuple(content["lines"]), content["failed"])
 
@@ -147,11 +137,6 @@ class PassagesPiece:
 
     @classmethod
     def of_json(cls, text: str) -> PassagesPiece:
-        """The piece that `as_json` wrote.
-
-        Raises:
-            ValueError, KeyError, TypeError: It was written by another version.
-        """
         from pipelines import Translation
         from pipelines.translation import Alignment
 
