@@ -269,7 +269,7 @@ def transcribe(
         if isinstance(first, int | float):  # the settings may have several
             values["temperature"] = _temperatures(first, temperature_increment_on_fallback)
         if batched == "False":
-            values["batch_size"] = _sequential(values.get("batch_size"))
+            values["batch_size"] = _sequential(chosen.get("batch_size"))
         computes_words = values.get("word_timestamps") is not False
         values["word_timestamps"] = bool(values.get("word_timestamps")) or layout.active
         options = TranscribeOptions(**values)

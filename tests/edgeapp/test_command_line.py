@@ -313,6 +313,8 @@ def test_the_settings_file_has_defaults_of_flags(run: Run, tmp_path: Path) -> No
     assert run().options.languages == ("en", "de")
     assert run("-l", "fr").options == TranscribeOptions(language="fr")
     assert run("-l", "auto").options == TranscribeOptions()
+    (tmp_path / "none.toml").write_text("[transcribe]\nbatch_size = 4\n")
+    assert run("--batched", "False").options.batch_size == 1
 
 
 @pytest.mark.slow

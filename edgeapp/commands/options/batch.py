@@ -79,7 +79,8 @@ NoJournal = Annotated[
     bool,
     typer.Option(
         "--no-journal",
-        help="Keep nothing but the results: an ended run then begins anew.",
+        help="Keep nothing but the results: an ended run begins anew; a translation of text goes "
+        "on after the lines in its .part file.",
         rich_help_panel=INPUT_OUTPUT,
     ),
 ]

@@ -109,6 +109,16 @@ def test_what_is_there_is_done_once(inbox: Path, tmp_path: Path) -> None:
     assert written == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
 
 
+def test_it_follows_the_settings_of_transcribe(
+    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text('[transcribe]\nlanguages = ["en", "de"]\n')
+    monkeypatch.setenv("EDGEAPP_CONFIG", str(tmp_path / "config.toml"))
+    code, err = watch_once(inbox, tmp_path / "out", "--once")
+    assert (code, "demo recognizes only English, not German" in err) == (3, True)
+    assert watch_once(inbox, tmp_path / "out", "--once", "-l", "en")[0] == 0
+
+
 @pytest.mark.slow
 def test_it_goes_on_until_it_is_interrupted_and_results_are_no_inputs(
     inbox: Path, monkeypatch: pytest.MonkeyPatch
