@@ -16,8 +16,6 @@ import time
 import weakref
 from types import FrameType
 
-__all__ = ["stop_daemon_threads_at_exit", "user_of_library"]
-
 # Packages whose code calls C++.
 _PACKAGES = ("pipelines", "torch", "transformers")
 # How long to wait for a thread, which leaves after its present step or operation.

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from pipelines.errors import OptionError
 
-__all__ = ["Alternative", "OwnLogitFilter", "check_phrases"]
-
 
 @dataclass(frozen=True)
 class Alternative:

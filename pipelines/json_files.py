@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 from pipelines.errors import CheckpointError
 
-__all__ = ["CONFIG_BYTES", "TOKENIZER_BYTES", "check_regular", "read_json_list", "read_json_object"]
-
 CONFIG_BYTES = 8 << 20  # the largest index of weights has 1 MB
 TOKENIZER_BYTES = 256 << 20  # the largest tokenizers have 35 MB
 
@@ -36,6 +34,20 @@ def read_json_object(path: Path, largest: int = CONFIG_BYTES) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} does not hold a JSON object")
     return value
+
+
+def read_model_json(path: Path, optional: bool = False) -> dict[str, Any]:
+    """The object in a JSON file of a model folder; empty where it is missing and `optional`.
+
+    Raises:
+        CheckpointError: The file is damaged, or missing and not optional.
+    """
+    try:
+        return read_json_object(path, TOKENIZER_BYTES)
+    except FileNotFoundError:
+        if optional:
+            return {}
+        raise CheckpointError(f"{path.parent} is incomplete: it has no {path.name}") from None
 
 
 def read_json_list(path: Path, largest: int = CONFIG_BYTES) -> list[Any]:

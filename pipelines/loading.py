@@ -1,12 +1,10 @@
-"""Arguments of constructors that all models have: where a model comes from, and where it runs."""
+"""What the constructors of all models share: where a model runs, and which heads align it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pipelines.errors import OptionError
-
-__all__ = ["device_name"]
 
 
 def device_name(device: str, index: int | Sequence[int]) -> str:
@@ -33,3 +31,23 @@ def device_name(device: str, index: int | Sequence[int]) -> str:
     if device not in ("auto", "cuda"):
         raise OptionError(f"device {device} and device_index {index} exclude each other")
     return f"cuda:{index}"
+
+
+def alignment_heads(
+    named: Iterable[Sequence[int]] | None, layers: int, heads: int, default: range
+) -> tuple[tuple[int, int], ...]:
+    """Return the (decoder layer, head) pairs whose cross-attention aligns the output.
+
+    Args:
+        named: Those of a model's generation_config.json, if it names any.
+        layers: Decoder layers.
+        heads: Heads of each.
+        default: The layers of which all heads are taken if none are named.
+
+    Raises:
+        ValueError: A named head is not one of the decoder.
+    """
+    pairs = tuple((int(layer), int(head)) for layer, head in named or ())
+    if not all(0 <= layer < layers and 0 <= head < heads for layer, head in pairs):
+        raise ValueError(f"alignment_heads must be heads of {layers} layers, not {list(pairs)}")
+    return pairs or tuple((layer, head) for layer in default for head in range(heads))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["wait_passively"]
-
 
 def wait_passively() -> None:
     """Let computing threads sleep at barriers instead of spinning, unless the user chose otherwise.

@@ -8,8 +8,6 @@ from typing import Any
 
 from pipelines.errors import CheckpointError, ModelError
 
-__all__ = ["open_feature_extractor", "open_image_processor", "open_text_tokenizer"]
-
 
 def open_text_tokenizer(folder: Path) -> Any:
     """The tokenizer of a model folder.

@@ -16,8 +16,6 @@ from typing import Any
 from pipelines.errors import CheckpointError
 from pipelines.json_files import TOKENIZER_BYTES, read_json_object
 
-__all__ = ["read_tokenizer_json"]
-
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
 _MOST_STEPS = 100
 _LONGEST_PATTERN = 100  # characters

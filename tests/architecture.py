@@ -32,6 +32,7 @@ _TEXT = _LEAVES | {
     "pipelines.loading",
     "pipelines.options",
     "pipelines.processors",
+    "pipelines.text",
     "pipelines.tokenizer_json",
 }
 ALLOWED: Mapping[str, set[str]] = {
@@ -109,13 +110,14 @@ ALLOWED: Mapping[str, set[str]] = {
     # What a family of models is, as data: for the engine, the hub and the tokenizers.
     "pipelines.families": {"pipelines.errors", "pipelines.json_files"},
     # Files of other programs, which the hub finds and the engine reads.
-    "pipelines.formats": {"pipelines.languages", *_LEAVES},
+    "pipelines.formats": {"pipelines.languages", "pipelines.text", *_LEAVES},
     "pipelines.languages": set(_LEAVES),
     "pipelines.text_language": {"pipelines.languages"},
     "pipelines.decoding_choices": {"pipelines.errors"},
     "pipelines.loading": {"pipelines.errors"},
     "pipelines.options": {"pipelines.errors"},
     "pipelines.openmp": set(),
+    "pipelines.text": set(),
     "pipelines.malloc": set(),
     "pipelines.daemon_threads": set(),
     "pipelines.notices": {"pipelines.errors"},

@@ -29,8 +29,6 @@ from pipelines.asr.results import (
 from pipelines.asr.sequential import DecodeTask
 from pipelines.engine import SourceHandle
 
-__all__ = ["transcribe_batched", "transcribe_chunks"]
-
 _LONG_S = 600.0  # of a longer recording the first text comes early, at the cost of a second
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,9 @@ from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.tokenizer import SpecialTokens
 from pipelines.engine import Architecture
 from pipelines.errors import UnsupportedTask
-from pipelines.json_files import read_json_object
+from pipelines.json_files import read_model_json
 from pipelines.languages import check_spoken
-
-__all__ = ["Capabilities", "alignment_heads", "read_generation_config"]
+from pipelines.loading import alignment_heads
 
 # large-v3-turbo: large-v3 (128 mels, 51,866 tokens) with 4 of its 32 decoder layers.
 _TURBO = (4, 128, 51_866)
@@ -88,33 +88,26 @@ class Capabilities:
 
 
 def read_generation_config(folder: Path) -> dict[str, Any]:
-    """Read generation_config.json of a model folder.
-
-    Returns:
-        Its content; {} if there is no such file.
+    """Return what generation_config.json of a model folder holds, {} without one.
 
     Raises:
         CheckpointError: The file is damaged.
     """
-    path = folder / "generation_config.json"
-    if not path.is_file():
-        return {}
-    return read_json_object(path)
+    return read_model_json(folder / "generation_config.json", optional=True)
 
 
-def alignment_heads(config: dict[str, Any], architecture: Architecture) -> list[tuple[int, int]]:
-    """The cross-attention heads that word timestamps are read from.
+def heads_for_words(
+    architecture: Architecture, config: Mapping[str, Any] | None = None
+) -> tuple[tuple[int, int], ...]:
+    """Return the cross-attention heads that the times of words are read from.
 
-    Args:
-        config: Content of generation_config.json.
-        architecture: Shape of the model.
-
-    Returns:
-        (decoder layer, head) pairs of `config`. Without valid ones: all heads of the upper half
-        of the decoder, as in openai-whisper.
+    Those that generation_config.json names, if the decoder has them: reduced models may name those
+    of the full one. Otherwise all heads of its upper half, as in openai-whisper.
     """
     layers, heads = architecture.decoder_layers, architecture.decoder_heads
-    pairs = [(int(layer), int(head)) for layer, head in config.get("alignment_heads") or ()]
-    if pairs and all(layer < layers and head < heads for layer, head in pairs):
-        return pairs
-    return [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]
+    upper = range(layers // 2, layers)
+    named = None if config is None else config.get("alignment_heads")
+    try:
+        return alignment_heads(named, layers, heads, upper)
+    except ValueError:
+        return alignment_heads(None, layers, heads, upper)

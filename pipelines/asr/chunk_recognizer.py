@@ -6,6 +6,7 @@ segment. Moonshine is native; the others are run by transformers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -36,10 +37,9 @@ from pipelines.engine import (
     load_draft_model,
 )
 from pipelines.errors import CheckpointError, ModelError, OptionError, UnsupportedTask
-from pipelines.hub import read_json
+from pipelines.json_files import read_model_json
 from pipelines.languages import language_in_name
-
-__all__ = ["ChunkRecognizer"]
+from pipelines.text import StreamingDetokenizer
 
 _WINDOW_S = 30.0  # longest chunk: the models were trained with less
 # Tokens at most for a second of speech: random text would go on to the model's last position.
@@ -47,7 +47,6 @@ _TOKENS_PER_S = 25.0  # characters, of models that spell
 # By its authors, against loops: of the English models, and of others.
 _MOONSHINE_TOKENS_PER_S = {True: 6.5, False: 13.0}
 _MIN_TOKENS = 10
-_REPLACEMENT = "\ufffd"  # stands for bytes that are not a complete character yet
 # What these models cannot do: option → its value where it asks for nothing.
 _WITHOUT = {
     "forced_phrases": (),
@@ -106,7 +105,7 @@ class ChunkRecognizer:
         if len(self._tokenizer) > self.model.architecture.vocab_size:
             raise CheckpointError(f"{folder}: tokenizer and weights do not belong together")
         language = language_in_name(name) or "en"
-        moonshine = read_json(folder / "config.json").get("model_type") == "moonshine"
+        moonshine = read_model_json(folder / "config.json").get("model_type") == "moonshine"
         self._tokens_per_s = (
             _MOONSHINE_TOKENS_PER_S[language == "en"] if moonshine else _TOKENS_PER_S
         )
@@ -185,7 +184,7 @@ class ChunkRecognizer:
         )
         tokens: list[int] = []
         logprobs: list[float] = []
-        shown = ""
+        detokenizer, begins = StreamingDetokenizer(self._text), True
         with self.model.stream(request) as stream:
             for event in events_of(stream):
                 if isinstance(event, Pending):
@@ -193,10 +192,9 @@ class ChunkRecognizer:
                     continue
                 tokens += event.tokens
                 logprobs += event.logprobs
-                text = self._text(tokens).rstrip(_REPLACEMENT)
-                if text.startswith(shown) and text != shown:
-                    yield TextDelta((" " if not shown else "") + text[len(shown) :])
-                    shown = text
+                if delta := detokenizer.push(event.tokens):
+                    yield TextDelta(f" {delta}" if begins else delta)
+                    begins = False
         text = self._text(tokens)
         yield SegmentDone(
             Segment(
@@ -260,5 +258,5 @@ class ChunkRecognizer:
             filters.append(NoRepeatNgram(options.no_repeat_ngram_size))
         return (*filters, *options.logit_filters)
 
-    def _text(self, ids: list[int]) -> str:
+    def _text(self, ids: Sequence[int]) -> str:
         return self._tokenizer.text(ids).strip()

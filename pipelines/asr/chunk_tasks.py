@@ -11,8 +11,6 @@ from pipelines.asr.sequential import DecodeEvent, DecodeTask
 from pipelines.engine import MY_TURN, Pending, TaskLimits, interleave
 from pipelines.errors import EdgeError, EngineError, NumericalError
 
-__all__ = ["ChunkTask", "decode_chunks"]
-
 # At most this many times `batch_size` chunks are begun, finished ones that wait for their turn
 # included.
 _MAX_CHUNKS_PER_SLOT = 4

@@ -13,8 +13,6 @@ from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.options import TranscribeOptions
 from pipelines.decoding_choices import Alternative
 
-__all__ = ["Fallback", "WindowResult", "compression_ratio"]
-
 _NO_SPEECH_IN_REST = 0.3  # probability above which what follows an early end of the text is noise
 # Repetitive text that is this probable, and no faster than people speak, was said. A loop runs on
 # to the last token or timestamp: it has more text than fits into the sound, or no end, or its last

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.results import Segment, Word
 
-__all__ = ["WindowTimes", "is_suspicious", "last_word_end", "skip_hallucinations"]
-
 _PUNCTUATION = "\"'“¿([{-\"'.。,，!！?？:：”)]}、"
 _MIN_PROBABILITY = 0.15
 _SHORTEST_WORD_S, _LONGEST_WORD_S = 0.133, 2.0

@@ -12,8 +12,6 @@ from pipelines.errors import OptionError
 from pipelines.languages import language_code
 from pipelines.options import Range, check_ranges, described, option, renamed, with_fields
 
-__all__ = ["TranscribeOptions", "VadOptions"]
-
 _PARALLEL_CHUNKS = 8
 _MIN_CHUNK_S = 2.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pipelines.asr.capabilities import heads_for_words
 from pipelines.asr.fallback import WindowResult, compression_ratio
 from pipelines.asr.plain_tokenizer import PlainTokenizer
 from pipelines.asr.window import LiveWindowResult
@@ -17,8 +18,6 @@ from pipelines.engine import (
     LogitFilter,
     Request,
 )
-
-__all__ = ["PlainDecoder"]
 
 
 class PlainDecoder:
@@ -46,9 +45,7 @@ class PlainDecoder:
         self._model, self._drafting, self._tokenizer = model, drafting, tokenizer
         self._logit_filters = tuple(logit_filters)
         self._ratio_threshold, self._tokens_per_s = compression_ratio_threshold, tokens_per_s
-        # Without a published list: all heads of the upper half, as for Whisper models without one.
-        layers, heads = model.architecture.decoder_layers, model.architecture.decoder_heads
-        self._heads = tuple((at, i) for at in range(layers // 2, layers) for i in range(heads))
+        self._heads = heads_for_words(model.architecture)
 
     def redecode(
         self,

@@ -14,8 +14,6 @@ from pipelines.errors import CheckpointError
 from pipelines.processors import open_text_tokenizer
 from pipelines.tokenizer_json import read_tokenizer_json
 
-__all__ = ["LiveTokenizer", "PlainTokenizer", "TransformersTokenizer"]
-
 _SPACE = "\u2581"  # SentencePiece's mark of a space
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 

@@ -16,7 +16,7 @@ from pipelines.asr.audio.features import (
     FileFeatures,
     WindowFeatures,
 )
-from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
+from pipelines.asr.capabilities import Capabilities, heads_for_words, read_generation_config
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Checkpoint
 from pipelines.asr.sequential import (
@@ -38,8 +38,6 @@ from pipelines.engine import (
     load_draft_model,
 )
 from pipelines.errors import CheckpointError, ModelError, NumericalError, OptionError
-
-__all__ = ["Recognizer"]
 
 # A chunk ends with speech, but the model may end its text long before: of 1,677 words read by
 # people 49 were lost by that. Its timestamps are mostly within 0.5 s of the end.
@@ -101,7 +99,7 @@ class Recognizer:
         self.capabilities = Capabilities.of(name, architecture, special, config)
         self.window_frames = 2 * architecture.max_source_positions
         self._default_suppressed = tuple(config.get("suppress_tokens") or ())
-        self.alignment_heads = alignment_heads(config, architecture)
+        self.alignment_heads = heads_for_words(architecture, config)
         self.drafting = Drafting(
             self.model, None if draft_folder is None else self._draft_model(draft_folder), ngrams
         )

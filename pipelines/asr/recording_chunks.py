@@ -17,15 +17,6 @@ from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.two_channels import RecordingSection, judged_blocks, sections_of
 from pipelines.errors import AudioError
 
-__all__ = [
-    "RecordingChunk",
-    "chunks_of_blocks",
-    "only_clips",
-    "sections_of_chunks",
-    "sound_blocks",
-    "split_recording",
-]
-
 _BLOCK = 30 * SAMPLE_RATE  # samples
 
 

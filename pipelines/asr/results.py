@@ -6,23 +6,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pipelines.decoding_choices import Alternative
+from pipelines.decoding_choices import Alternative as Alternative
 from pipelines.errors import EngineError
-
-__all__ = [
-    "Alternative",
-    "Checkpoint",
-    "LeftOut",
-    "Retract",
-    "Segment",
-    "SegmentDone",
-    "TextDelta",
-    "TokenLogprob",
-    "TranscriptEvent",
-    "Transcription",
-    "TranscriptionInfo",
-    "Word",
-]
 
 
 @dataclass(frozen=True)

@@ -27,15 +27,6 @@ from pipelines.asr.word_timestamps import WordAligner
 from pipelines.engine import EncodedSource, Pending, SourceHandle, Task
 from pipelines.errors import NumericalError
 
-__all__ = [
-    "Clip",
-    "DecodeEvent",
-    "DecodeTask",
-    "LanguageTools",
-    "SequentialPlan",
-    "decode_windows",
-]
-
 _MOST_EARLY_ENDS = 3  # of a recording: the text of noise may end early again and again
 # A segment of a chunk that is this long, and has fewer tokens a second than people say, may be a
 # sentence that was said several times and written once. That happens where the chunk is encoded

@@ -10,10 +10,8 @@ from torch import Tensor
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.errors import ModelError
-from pipelines.hub import read_json
+from pipelines.json_files import read_model_json
 from pipelines.processors import open_feature_extractor
-
-__all__ = ["RawSound", "TransformersFeatures"]
 
 _MIN_SAMPLES = SAMPLE_RATE // 10  # shorter sound is padded: the encoders' convolutions need some
 _NORM_EPS = 1e-7  # as in transformers
@@ -32,7 +30,7 @@ class RawSound:
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        config = read_json(folder / "preprocessor_config.json")
+        config = read_model_json(folder / "preprocessor_config.json", optional=True)
         _check_rate(config.get("sampling_rate", SAMPLE_RATE), name)
         self._normalize = bool(config.get("do_normalize", False))
 

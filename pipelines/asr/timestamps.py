@@ -12,8 +12,6 @@ from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.engine import BoundFilter
 from pipelines.errors import RequestError
 
-__all__ = ["TIME_PRECISION", "TokenSpan", "WhisperTimestamps", "split_at_timestamps"]
-
 TIME_PRECISION = 0.02  # seconds between consecutive timestamp tokens
 _FRAMES_PER_TIMESTAMP = 2  # 10 ms frames
 

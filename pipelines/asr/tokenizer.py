@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -16,9 +15,10 @@ from tokenizers.pre_tokenizers import ByteLevel
 from pipelines.errors import CheckpointError
 from pipelines.json_files import TOKENIZER_BYTES, check_regular, read_json_object
 from pipelines.languages import LANGUAGES
+from pipelines.text import BYTE_LETTERS
 from pipelines.tokenizer_json import read_tokenizer_json
 
-__all__ = ["SpecialTokens", "StreamingDetokenizer", "WhisperTokenizer"]
+_BYTES = {letter: byte for byte, letter in enumerate(BYTE_LETTERS)}
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,9 @@ class WhisperTokenizer:
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """UTF-8 bytes of all ids below the timestamps; may begin or end inside a character."""
-        table = _byte_of_character()
         tokens = (self._tokens.get(i, "") for i in ids if i < self.special.timestamp_begin)
         return b"".join(
-            bytes([table[c]]) if c in table else c.encode() for token in tokens for c in token
+            bytes([_BYTES[c]]) if c in _BYTES else c.encode() for token in tokens for c in token
         )
 
     @cached_property
@@ -176,37 +175,6 @@ class WhisperTokenizer:
 
     def _spellings(self, symbol: str) -> tuple[list[int], list[int]]:
         return self.encode(symbol), self.encode(" " + symbol)
-
-
-class StreamingDetokenizer:
-    """Decodes ids to text as they arrive, in complete characters.
-
-    Bytes of an incomplete character are kept until the rest arrives.
-    """
-
-    def __init__(self, tokenizer: WhisperTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def feed(self, ids: Sequence[int]) -> str:
-        """Decode the next ids.
-
-        A timestamp ends an incomplete character, because segments are separate texts.
-
-        Returns:
-            The text that they complete; special tokens have none.
-        """
-        special, text = self._tokenizer.special, ""
-        for token in ids:
-            if token < special.eot:
-                text += self._utf8.decode(self._tokenizer.bytes_of((token,)))
-            elif token >= special.timestamp_begin:
-                text += self.finish()
-        return text
-
-    def finish(self) -> str:
-        """End the text. Returns replacement characters for an incomplete character, else ""."""
-        return self._utf8.decode(b"", final=True)
 
 
 def _read(folder: Path) -> tuple[Tokenizer, dict[str, int]]:
@@ -238,12 +206,3 @@ def _read(folder: Path) -> tuple[Tokenizer, dict[str, int]]:
 def _read_ids(path: Path) -> dict[str, int]:
     content = read_json_object(path, TOKENIZER_BYTES)
     return {str(token): int(i) for token, i in content.items()}
-
-
-@lru_cache(maxsize=1)
-def _byte_of_character() -> dict[str, int]:
-    """GPT-2's printable stand-ins for bytes (bytes_to_unicode in its encoder.py), inverted."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [b for b in range(256) if b not in printable]
-    table = {chr(b): b for b in printable}
-    return table | {chr(256 + n): b for n, b in enumerate(others)}

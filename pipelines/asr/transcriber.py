@@ -64,8 +64,6 @@ from pipelines.loading import device_name
 from pipelines.notices import collect_notices, notice
 from pipelines.options import with_fields
 
-__all__ = ["Recording", "Transcriber", "Transcription"]
-
 Recording: TypeAlias = "AudioSource | Tensor | tuple[int, Tensor]"
 """What `load_audio` accepts, or a tensor [samples] or [channels, samples], at 16 kHz or in a pair
 (rate in Hz, tensor)."""

@@ -24,16 +24,6 @@ from pipelines.asr.results import (
     TranscriptionInfo,
 )
 
-__all__ = [
-    "OneChannel",
-    "RecordingSection",
-    "Transcribe",
-    "judged_blocks",
-    "sections_of",
-    "sections_of_parts",
-    "transcribe_sections",
-]
-
 _MAX_PAIR = 30 * SAMPLE_RATE  # samples of a section with two channels
 _SAME_TEXT = 0.8  # similarity of two texts from which on they are one sentence
 _SAME_TIME_S = 1.0  # by which the times of one sentence may differ between channels

@@ -19,8 +19,6 @@ from pipelines.errors import OptionError
 from pipelines.languages import language_code
 from pipelines.notices import notice
 
-__all__ = ["WhisperInfo", "WhisperModel"]
-
 _NO_CLIPS = "0"  # faster-whisper's default: all of the recording
 _WINDOW_S = 30
 _CHUNK_VAD = replace(CHUNK_VAD, max_speech_duration_s=_WINDOW_S)

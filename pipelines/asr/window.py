@@ -7,7 +7,7 @@ transcribe.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -17,7 +17,7 @@ from pipelines.asr.fallback import Fallback, WindowResult, compression_ratio
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps, split_at_timestamps
-from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
+from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.decoding_choices import Alternative
 from pipelines.engine import (
     BadWords,
@@ -37,12 +37,7 @@ from pipelines.engine import (
     SuppressTokens,
     events_of,
 )
-
-__all__ = [
-    "LiveWindowResult",
-    "WindowDecoder",
-    "WindowSound",
-]
+from pipelines.text import StreamingDetokenizer
 
 _ABOUT = 0.1  # mean log-probabilities that differ by less are about equal
 
@@ -400,8 +395,8 @@ class WindowDecoder:
             logit_filters=logit_filters,
             logprobs=True,
         )
-        detokenizer = StreamingDetokenizer(self._tokenizer)
-        if delta := detokenizer.feed(given):
+        detokenizer = StreamingDetokenizer(self._tokenizer.text)
+        if delta := self._new_text(detokenizer, given):
             yield TextDelta(delta)
         request = Request(
             sound.encoded,
@@ -415,11 +410,18 @@ class WindowDecoder:
             for event in events_of(stream):
                 if isinstance(event, Pending):
                     yield event
-                elif delta := detokenizer.feed(event.tokens):
+                elif delta := self._new_text(detokenizer, event.tokens):
                     yield TextDelta(delta)
             if delta := detokenizer.finish():
                 yield TextDelta(delta)
             return self._window_result(stream.result(), temperature, given)
+
+    def _new_text(self, detokenizer: StreamingDetokenizer, tokens: Iterable[int]) -> str:
+        """Return the text that tokens complete; each segment is a text of its own."""
+        begin = self._tokenizer.special.timestamp_begin
+        return "".join(
+            detokenizer.push([token]) if token < begin else detokenizer.finish() for token in tokens
+        )
 
     def _no_speech_probe(self, prompt: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """(prompt index, token id) at which the no-speech probability is read."""

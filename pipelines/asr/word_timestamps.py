@@ -21,8 +21,6 @@ from pipelines.asr.results import Segment, Word
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.engine import EncodedSource
 
-__all__ = ["WordAligner", "dynamic_time_warping", "split_words"]
-
 _POSITIONS_PER_SECOND = 50  # of the encoder's output
 _MEDIAN_WIDTH = 7  # positions
 _SENTENCE_ENDS = ".。!！?？"

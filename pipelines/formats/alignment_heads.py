@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["known_alignment_heads"]
-
 # Name → layer.head of each.
 _HEADS = {
     "tiny.en": """

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from pipelines.errors import CheckpointError
 from pipelines.json_files import check_regular
 
-__all__ = ["BinaryReader", "StoredArray", "open_binary", "read_bytes"]
-
 _MOST_BYTES = 1 << 40  # of one file of weights
 _LONGEST_TEXT = 1 << 16
 _MOST_DIMENSIONS = 8

@@ -17,8 +17,6 @@ from pipelines.errors import CheckpointError
 from pipelines.formats.binary import StoredArray, open_binary, read_bytes
 from pipelines.json_files import TOKENIZER_BYTES, check_regular, read_json_list
 
-__all__ = ["CTranslate2File", "read_ctranslate2", "vocabulary_words"]
-
 _KINDS = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
 _BYTES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat16": 2}
 # Until version 3 the file has the size of a number instead of its kind.

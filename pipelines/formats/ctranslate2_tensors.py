@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from pipelines.formats.ctranslate2 import CTranslate2File
 
-__all__ = ["layers_of", "model_tensors", "starts_from_zero"]
-
 _Array = NDArray[np.floating]
 _Reader = Callable[[], _Array]
 

@@ -6,17 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "CTRANSLATE2_LINK",
-    "GGML_LINK",
-    "GGML_MAGIC",
-    "GGUF_LINK",
-    "GGUF_MAGIC",
-    "LINKS",
-    "PT_LINK",
-    "ForeignModel",
-]
-
 # The first four bytes of files, as little-endian numbers.
 GGML_MAGIC, GGUF_MAGIC = 0x67676D6C, 0x46554747
 # Names of the links to weights, in the folder that the hub lays for such a model.

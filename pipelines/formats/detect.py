@@ -9,8 +9,6 @@ from pipelines.errors import CheckpointError
 from pipelines.formats.described import GGML_MAGIC, GGUF_MAGIC, ForeignModel
 from pipelines.json_files import read_json_object
 
-__all__ = ["foreign_model", "is_argos_package", "is_foreign"]
-
 
 def is_argos_package(folder: Path) -> bool:
     """Whether a folder is an unpacked package of Argos Translate."""

@@ -17,8 +17,6 @@ from pipelines.formats.described import GGML_MAGIC
 from pipelines.formats.ggml_types import GGML_KINDS, bytes_of, decode
 from pipelines.formats.whisper_dims import WhisperDims
 
-__all__ = ["GgmlFile", "array_of", "read_ggml"]
-
 _MOST_TOKENS = 1 << 20
 _MOST_FILTERS = 1 << 20
 _MOST_TENSORS = 100_000

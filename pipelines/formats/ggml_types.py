@@ -16,8 +16,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "GGML_KINDS", "bytes_of", "decode"]
-
 BLOCK = 32
 
 # ggml's number of a type → its name here.

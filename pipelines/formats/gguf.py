@@ -13,8 +13,6 @@ from pipelines.formats.binary import BinaryReader, StoredArray, open_binary
 from pipelines.formats.described import GGUF_MAGIC
 from pipelines.formats.ggml_types import GGML_KINDS, bytes_of
 
-__all__ = ["read_gguf"]
-
 _VERSIONS = (2, 3)
 _MOST_TENSORS = 100_000
 _MOST_KEYS = 100_000

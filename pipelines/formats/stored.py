@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["TensorReader", "open_tensors"]
-
 TensorReader: TypeAlias = "Callable[[], NDArray[np.floating]]"
 
 

@@ -12,8 +12,6 @@ from pipelines.formats.ctranslate2_tensors import layers_of, starts_from_zero
 from pipelines.formats.described import CTRANSLATE2_LINK, ForeignModel
 from pipelines.json_files import read_json_object
 
-__all__ = ["ctranslate2_translation"]
-
 # CTranslate2's numbers of activations (ops/activation.h).
 _ACTIVATIONS = {0: "relu", 1: "gelu_new", 2: "silu", 3: "gelu"}
 _HEADS = 8  # of models from before the file stated them

@@ -9,8 +9,6 @@ from typing import Any
 from pipelines.errors import CheckpointError
 from pipelines.languages import LANGUAGES
 
-__all__ = ["WhisperDims"]
-
 _LARGEST = 1 << 20  # of every size
 _ENGLISH_VOCAB, _LAST_VOCAB = 51_864, 51_866
 _TIMESTAMPS = 1501

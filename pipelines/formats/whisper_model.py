@@ -31,8 +31,6 @@ from pipelines.formats.whisper_vocabulary import (
 )
 from pipelines.json_files import check_regular, read_json_object
 
-__all__ = ["ctranslate2_whisper", "ggml_whisper", "gguf_whisper", "pt_whisper"]
-
 _HEAD_DIM = 64  # of every published model
 _MOST_BYTES = 1 << 40
 # openai-whisper's name of a size → ours.

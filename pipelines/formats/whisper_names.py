@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["transformers_name"]
-
 _PARTS = (  # replaced in this order
     (".blocks.", ".layers."),
     ("encoder.ln_post.", "encoder.layer_norm."),

@@ -10,15 +10,13 @@ import base64
 import binascii
 import importlib.util
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pipelines.errors import CheckpointError
 from pipelines.formats.whisper_dims import WhisperDims
 from pipelines.json_files import check_regular
-
-__all__ = ["installed_tokens", "tokens_of_words", "vocabulary_files"]
+from pipelines.text import BYTE_LETTERS
 
 _MOST_BYTES = 16 << 20  # openai-whisper's files have 0.8 MB
 
@@ -44,10 +42,9 @@ def vocabulary_files(tokens: Sequence[bytes], dims: WhisperDims, where: str) -> 
             f"{where} is damaged: it has no vocabulary of {dims.eos} tokens; "
             "put the model's tokenizer.json beside it"
         )
-    letters = _letters()
 
     def spell(token: bytes) -> str:
-        return "".join(letters[byte] for byte in token)
+        return "".join(BYTE_LETTERS[byte] for byte in token)
 
     merges = ["#version: 0.2"]
     for token, rank in ranks.items():
@@ -87,7 +84,7 @@ def installed_tokens(dims: WhisperDims, where: str) -> list[bytes]:
 
 def tokens_of_words(words: Sequence[str]) -> list[bytes]:
     """The bytes of tokens that are spelled as GPT-2 prints them; b"" for special tokens."""
-    table = {letter: byte for byte, letter in enumerate(_letters())}
+    table = {letter: byte for byte, letter in enumerate(BYTE_LETTERS)}
     return [
         bytes(table[letter] for letter in word) if all(letter in table for letter in word) else b""
         for word in words
@@ -105,11 +102,3 @@ def _halves(ranks: dict[bytes, int], token: bytes, limit: int, where: str) -> tu
         at = pairs.index(best)
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
     return parts[0], parts[1]
-
-
-@cache
-def _letters() -> tuple[str, ...]:
-    """GPT-2's letter for each byte: itself where printable, else the next one from 256 on."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    spare = iter(range(256, 512))
-    return tuple(chr(byte if byte in printable else next(spare)) for byte in range(256))

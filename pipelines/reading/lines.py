@@ -14,8 +14,6 @@ from PIL import Image
 
 from pipelines.reading.results import Box
 
-__all__ = ["find_lines"]
-
 _MIN_HEIGHT = 6  # pixels of a line
 _MOST_LINES = 500
 _MARGIN = 0.25  # of a line's height, around it: models were trained with some

@@ -12,8 +12,6 @@ from pipelines.errors import InputError
 from pipelines.notices import ignore_warning, notice
 from pipelines.reading.results import MAX_PIXELS
 
-__all__ = ["Picture", "open_picture"]
-
 Picture = str | PathLike[str] | bytes | Image.Image
 """A path, the content of a file, or an image in memory."""
 

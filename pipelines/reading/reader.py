@@ -35,12 +35,10 @@ from pipelines.reading.results import (
     ReadLine,
     ReadOptions,
 )
-
-__all__ = ["Reader"]
+from pipelines.text import StreamingDetokenizer
 
 _WIDEST, _TALLEST = 100, 10  # width : height, and height : width; lines of text are less wide
 _MOST_TOKENS = 1024  # of a line, for models that state no limit
-_REPLACEMENT = "\ufffd"  # stands for bytes that are not a complete character yet
 
 
 class Reader:
@@ -217,15 +215,14 @@ class Reader:
     def _line(self, box: Box, stream: Stream, prompt_tokens: int) -> Iterator[ReadEvent]:
         tokens: list[int] = []
         logprobs: list[float] = []
-        shown, complete = "", False
+        detokenizer, complete = StreamingDetokenizer(self._text), False
         for event in stream:
+            new = event.tokens[max(0, prompt_tokens - len(tokens)) :]
             tokens += event.tokens
             logprobs += event.logprobs
             complete = event.reason is FinishReason.EOS
-            text = self._text(tokens[prompt_tokens:]).rstrip(_REPLACEMENT)
-            if text.startswith(shown) and text != shown:
-                yield LineDelta(text[len(shown) :])
-                shown = text
+            if delta := detokenizer.push(new):
+                yield LineDelta(delta)
         tokens, logprobs = tokens[prompt_tokens:], logprobs[prompt_tokens:]
         score = sum(logprobs) / max(1, len(logprobs))
         yield LineDone(ReadLine(self._text(tokens), box, score, tuple(tokens), complete))

@@ -7,18 +7,6 @@ from typing import Literal, TypeAlias
 
 from pipelines.options import Range, check_ranges, described, option
 
-__all__ = [
-    "MAX_PIXELS",
-    "Box",
-    "LineDelta",
-    "LineDone",
-    "LinesFound",
-    "PictureText",
-    "ReadEvent",
-    "ReadLine",
-    "ReadOptions",
-]
-
 Box = tuple[int, int, int, int]
 """(left, top, right, bottom) in pixels; right and bottom are exclusive."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
+from pipelines.text import WIDE
 from pipelines.translation.alignment import join_alignments
 from pipelines.translation.results import SentenceTranslation, Translation
 
-__all__ = ["TextAssembler", "excerpt"]
+_WIDE = re.compile(f"[{WIDE}]")
 
 
 class TextAssembler:
@@ -87,24 +89,21 @@ class TextAssembler:
 
         There is none between sentences in Chinese, where other languages need a space.
         """
-        if not self._needs_space or _is_wide(first) or _is_wide(self._sentences[-1].text[-1:]):
+        if (
+            not self._needs_space
+            or _WIDE.match(first)
+            or _WIDE.match(self._sentences[-1].text[-1:])
+        ):
             return self._leading_space
         return " "
 
 
 def _ends_a_sentence(last: str) -> bool:
-    return last != "" and (last in ".!?…:;," or _is_wide(last))
+    return last != "" and (last in ".!?…:;," or _WIDE.match(last) is not None)
 
 
 def _begins_a_word(first: str) -> bool:
     return first.isalnum() or unicodedata.category(first or " ") in ("Ps", "Pi")
-
-
-def _is_wide(char: str) -> bool:
-    """Whether this is a letter or a mark of a script without spaces between words."""
-    return (
-        unicodedata.east_asian_width(char or " ") in "WF" and unicodedata.category(char)[0] != "S"
-    )
 
 
 def excerpt(text: str, max_chars: int = 40) -> str:

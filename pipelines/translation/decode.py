@@ -28,21 +28,13 @@ from pipelines.engine import (
     Stream,
     events_of,
 )
+from pipelines.text import StreamingDetokenizer
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.repetition import RepetitionDetector, max_target_tokens
 from pipelines.translation.results import SentenceTranslation
 from pipelines.translation.text.invisible import Isolate
 from pipelines.translation.text.passthrough import without_added_stop
-from pipelines.translation.tokenizers.base import StreamingDetokenizer, TextTokenizer
-
-__all__ = [
-    "Attempt",
-    "RunningSentence",
-    "SentenceChoices",
-    "SentenceDecoder",
-    "SentenceRequest",
-    "StableTextStream",
-]
+from pipelines.translation.tokenizers.base import TextTokenizer
 
 # The translation of a sentence is one line: line breaks that a model generates become spaces.
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
@@ -387,7 +379,7 @@ class StableTextStream:
     """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._detokenizer = StreamingDetokenizer(tokenizer)
+        self._detokenizer = StreamingDetokenizer(tokenizer.decode)
         self._tokens = 0
         self._text = ""
         self._sent = 0

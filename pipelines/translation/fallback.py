@@ -25,8 +25,6 @@ from pipelines.translation.results import Alignment, SentenceTranslation
 from pipelines.translation.text.sentences import split_to_fit
 from pipelines.translation.tokenizers.base import encode_normalized
 
-__all__ = ["translate_sentence"]
-
 T = TypeVar("T")
 _Retry: TypeAlias = Generator[str | Pending, None, T]
 """A part of a task that yields no text of its own."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from pipelines.translation.results import Alignment, Span
 from pipelines.translation.text.invisible import Isolate
 
-__all__ = ["with_isolates"]
-
 
 def with_isolates(
     source: str,

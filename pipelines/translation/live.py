@@ -12,8 +12,6 @@ from pipelines.translation.results import Span
 from pipelines.translation.text.sentences import split_sentences
 from pipelines.translation.translator import Translator
 
-__all__ = ["LiveTranslation", "LiveTranslator"]
-
 _LEAST_WORDS = 3  # of an incomplete sentence that is translated
 
 

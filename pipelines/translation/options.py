@@ -8,8 +8,6 @@ from pipelines.decoding_choices import OwnLogitFilter, check_phrases
 from pipelines.errors import OptionError
 from pipelines.options import Range, check_ranges, described, option
 
-__all__ = ["TranslateOptions"]
-
 _LANGUAGES = "Languages"
 
 

@@ -19,8 +19,6 @@ from pipelines.translation.results import (
     TranslationEvent,
 )
 
-__all__ = ["PairTranslator", "parts_of_lines"]
-
 _LINES_PER_PART = 256  # they fill the batch four times, so that it is rarely half empty
 
 

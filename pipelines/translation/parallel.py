@@ -15,8 +15,6 @@ from pipelines.translation.pair import parts_of_lines
 from pipelines.translation.results import Translation
 from pipelines.translation.translator import Translator
 
-__all__ = ["ParallelTranslator"]
-
 _Part = tuple[list[str], TranslateOptions]
 
 

@@ -24,8 +24,6 @@ from pipelines.translation.tokenizers.base import (
     normalize_quotes,
 )
 
-__all__ = ["Preprocessor", "SourceLanguages", "TargetLanguages"]
-
 _TARGET_PREFIX = re.compile(r">>(\w{2,3}(?:[-_]\w+)?)<<")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["RepetitionDetector", "max_target_tokens"]
-
 _MAX_PERIOD = 24  # tokens of a repeated phrase
 _MIN_LOOP_TOKENS = 8
 _NGRAM = 4

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipelines.decoding_choices import Alternative
-
-__all__ = [
-    "Alignment",
-    "Alternative",
-    "TranslationDone",
-    "SentenceDone",
-    "SentenceTranslation",
-    "Span",
-    "TranslationDelta",
-    "Translation",
-    "TranslationEvent",
-]
-
+from pipelines.decoding_choices import Alternative as Alternative
 
 Span = tuple[int, int]
 """(start, end) character offsets; end is exclusive."""

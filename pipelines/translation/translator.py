@@ -70,8 +70,6 @@ from pipelines.translation.tokenizers.auto import have_same_vocabulary, open_tok
 from pipelines.translation.tokenizers.marian import target_vocabulary_ids
 from pipelines.translation.word_probabilities import word_probabilities
 
-__all__ = ["Translator"]
-
 # Of models that transformers runs: some state no limit, and were trained with this length.
 _TRAINED_POSITIONS = 512
 # Some hundred sentences ahead, but few at first: the first sentence must not wait for hundreds.

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from pipelines.translation.alignment import token_spans, words_of
 from pipelines.translation.results import SentenceTranslation, Span, Translation
 
-__all__ = ["word_probabilities"]
-
 
 def word_probabilities(
     translation: Translation, decode: Callable[[Sequence[int]], str]

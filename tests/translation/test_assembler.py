@@ -34,10 +34,14 @@ def test_white_space_is_that_of_the_source() -> None:
     assert _assembled(("  ", "A.", "a."), ("\n\t", "B.", "b."), ("", "(C", "(c")) == "  a.\n\tb. (c"
 
 
-def test_chinese_needs_spaces_in_german_and_german_none_in_chinese() -> None:
+def test_chinese_needs_spaces_in_german_and_korean_and_none_in_chinese() -> None:
     assert _assembled(("", "你好。", "Hallo."), ("", "我很好。", "Gut.")) == "Hallo. Gut."
     assert _assembled(("", "A,", "你，"), ("", "b", "好")) == "你，好"
     assert _assembled(("", "你好。", "Hallo。"), ("", "我", "Ich")) == "Hallo。Ich"
+    assert (
+        _assembled(("", "你好。", "안녕하세요."), ("", "我很好。", "좋아요."))
+        == "안녕하세요. 좋아요."
+    )
 
 
 @pytest.mark.parametrize("first", ["(", '"', "**", "word", "http://a.b/"])

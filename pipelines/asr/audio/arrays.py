@@ -10,21 +10,6 @@ from numpy.typing import NDArray
 from pipelines.errors import AudioError, LongAudio
 from pipelines.notices import notice
 
-__all__ = [
-    "MAX_AMPLITUDE",
-    "MAX_BLOCK",
-    "SAMPLE_RATE",
-    "Block",
-    "Clipper",
-    "LoudAudio",
-    "SampleBuffer",
-    "Samples",
-    "as_mono",
-    "cancels",
-    "check_format",
-    "peak_amplitude",
-]
-
 SAMPLE_RATE = 16_000  # Hz
 MAX_BLOCK = 30 * SAMPLE_RATE  # samples processed at once: bounds temporary copies
 MAX_AMPLITUDE = 16.0  # +24 dB. Larger samples are not floats in -1…1
@@ -165,6 +150,18 @@ def peak_amplitude(samples: Samples, name: str) -> float:
             "repair or re-export the recording"
         )
     return peak
+
+
+def quietest_point(samples: Samples, length: int, step: int = 1) -> int:
+    """Return the middle of the quietest part of samples [n], where speech may be cut.
+
+    Args:
+        samples: At least `length` of them.
+        length: Samples of the part.
+        step: Samples between the parts that are compared.
+    """
+    energy = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
+    return int(np.argmin((energy[length:] - energy[:-length])[::step])) * step + length // 2
 
 
 def check_format(rate: int, channels: int, name: str) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-
-__all__ = ["mixed", "separate_unlike"]
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples, quietest_point
 
 _WINDOW = 10 * SAMPLE_RATE  # samples that are judged at once
 _CUT_WITHIN = 2 * SAMPLE_RATE  # a window ends at the quietest point of its last two seconds
@@ -85,5 +83,4 @@ def _quietest(window: Samples) -> int:
     It is the same one after channels have been mixed, so that a recording may be judged again.
     """
     begin = _WINDOW - _CUT_WITHIN
-    levels = _envelopes(mixed(window[begin:_WINDOW])[:, None])
-    return begin + int(levels.argmin()) * _FRAME + _FRAME // 2
+    return begin + quietest_point(mixed(window[begin:_WINDOW]), _FRAME, _FRAME)

@@ -17,8 +17,6 @@ from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VoiceActivity
 from pipelines.asr.options import VadOptions
 
-__all__ = ["CHUNK_VAD", "Chunk", "split_at_pauses"]
-
 _BLOCK = 312 * FRAME  # samples per call of the detector: 10 s
 CHUNK_VAD = VadOptions(
     min_speech_duration_ms=100,

@@ -43,17 +43,6 @@ if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import InputContainer
 
-__all__ = [
-    "AudioFile",
-    "AudioSource",
-    "DamagedAudio",
-    "OppositeChannels",
-    "decode_path",
-    "is_stream",
-    "load_audio",
-    "open_audio",
-]
-
 _BYTES = (bytes, bytearray, memoryview)
 _SPOOL_BYTES = 32 << 20  # a pipe is buffered in memory up to this size, then in a temporary file
 # For floats, libav's default downmix is louder than for integers, which openai-whisper reads: by

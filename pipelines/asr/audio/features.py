@@ -19,17 +19,6 @@ from torch.nn.functional import pad
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.errors import CheckpointError
 
-__all__ = [
-    "FRAMES_PER_SECOND",
-    "HOP",
-    "MARGIN",
-    "FileFeatures",
-    "ChunkFeatures",
-    "StreamFeatures",
-    "WindowFeatures",
-    "mel_filters",
-]
-
 N_FFT = 400  # samples in the STFT window of a frame: 25 ms
 HOP = 160  # samples from one frame to the next: 10 ms
 FRAMES_PER_SECOND = SAMPLE_RATE // HOP

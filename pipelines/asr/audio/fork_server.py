@@ -29,8 +29,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, NoReturn
 
-__all__ = ["ForkedChild", "fork_child"]
-
 _NUMBER = struct.Struct("<i")  # a process id, then an exit code
 
 

@@ -33,8 +33,6 @@ from pipelines.asr.audio.fork_server import fork_child
 from pipelines.errors import AudioError, LongAudio
 from pipelines.notices import collect_notices
 
-__all__ = ["DecodingCancelled", "load_audio_isolated"]
-
 _MODULE = "pipelines.asr.audio.isolated"
 _HEADER = struct.Struct("<cI")  # kind, length of the payload in bytes
 _SAMPLES, _PAIRS, _MESSAGE = b"S", b"P", b"M"

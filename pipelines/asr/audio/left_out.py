@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 
-__all__ = ["LeftOutSound"]
-
 _FRAME = SAMPLE_RATE // 20  # samples of a level: 50 ms
 _FRAMES_PER_S = 20
 _FLOOR = 1e-3  # RMS of sound: -60 dB

@@ -9,8 +9,6 @@ import os
 import struct
 from typing import Any
 
-__all__ = ["OggLink", "ogg_links"]
-
 _PAGE = struct.Struct(
     "<4sBBqIIIB"
 )  # capture, version, flags, granule, serial, number, CRC, segments

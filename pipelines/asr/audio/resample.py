@@ -14,8 +14,6 @@ from pipelines.errors import AudioError
 if TYPE_CHECKING:
     from av import AudioFrame
 
-__all__ = ["frame_samples", "read_blocks", "resample"]
-
 
 def read_blocks(source: object, *, clip: bool = True) -> Iterator[Samples]:
     """Read a stream as mono float32 blocks at 16 kHz, resampled without seams between blocks.

@@ -20,8 +20,6 @@ from pipelines.asr.audio.arrays import Samples
 from pipelines.errors import CheckpointError, ModelNotFound
 from pipelines.notices import ignore_warning
 
-__all__ = ["FRAME", "SileroDetector"]
-
 FRAME = 512  # samples for which the network gives one probability: 32 ms at 16 kHz
 
 _CONTEXT = 64  # samples of the previous frame in the network's input

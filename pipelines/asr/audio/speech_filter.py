@@ -17,8 +17,6 @@ from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.asr.options import VadOptions
 from pipelines.asr.results import Segment
 
-__all__ = ["WINDOW_VAD", "SpeechMap", "keep_speech", "speech_spans"]
-
 SampleSpan = tuple[int, int]
 """First sample, and the one after the last."""
 

@@ -18,21 +18,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Clipper, Samples, as_mono
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Clipper, Samples, as_mono, quietest_point
 from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.asr.options import VadOptions
 from pipelines.errors import OptionError
-
-__all__ = [
-    "LIVE_VAD",
-    "LongPause",
-    "SpeechAudio",
-    "SpeechEnd",
-    "SpeechStart",
-    "VoiceActivity",
-    "VoiceEvent",
-    "check_cuts",
-]
 
 _SEARCH_S = 1.0  # the last part of a too long utterance, in which the cut is searched
 _DIP_S = 0.1  # length of the quiet part at a cut: longer than the closure of a "t"
@@ -271,9 +260,7 @@ class VoiceActivity:
         """End the utterance at the quietest point of its last second and begin the next one."""
         events = self._emit(latest - _to_samples(_SEARCH_S))
         dip, first = _to_samples(_DIP_S), self._pending_start
-        energy = np.cumsum(np.square(self._pending[: latest - first], dtype=np.float64))
-        quietest = int(np.argmin(energy[dip:] - energy[:-dip]))
-        events += self._end(first + quietest + dip // 2)
+        events += self._end(first + quietest_point(self._pending[: latest - first], dip))
         # If only the rest of a pause follows the cut, there is no next utterance.
         has_speech = self._is_voiced or self._state_start > self._pending_start
         self._resuming = has_speech or not paused

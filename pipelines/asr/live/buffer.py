@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples, quietest_point
 from pipelines.asr.live.hypothesis import segment_starts, shift_timestamps
 from pipelines.asr.timestamps import TIME_PRECISION
-
-__all__ = ["WORD_TRAIL_S", "LiveBuffer"]
 
 WORD_TRAIL_S = 0.1
 """Alignment gives one time a token; a word is taken to end so much after it (s)."""
@@ -141,18 +139,15 @@ class LiveBuffer:
 
 
 def _quietest_point(samples: Samples, after_s: float) -> int:
-    """Where to cut speech without a pause: the quietest moment of its second half.
+    """Return the sample at which to cut speech without a pause, in its second half.
 
     Args:
         samples: [n] at 16 kHz.
-        after_s: the cut lies after this time (s).
-
-    Returns:
-        A sample index.
+        after_s: The cut lies after this time (s).
     """
-    size = SAMPLE_RATE // 50  # 20 ms
-    energy = np.square(samples[: len(samples) // size * size].reshape(-1, size)).sum(axis=1)
-    # Summed over three frames: the closure of a "t" is shorter than a gap between words.
-    energy = np.convolve(energy, np.ones(3, np.float32), mode="same")
-    start = min(len(energy) - 1, max(len(energy) // 2, round(after_s * 50) + 1))
-    return (start + int(np.argmin(energy[start:]))) * size + size // 2
+    step = SAMPLE_RATE // 50  # 20 ms
+    # Three of them: the closure of a "t" is shorter than a gap between words.
+    length = 3 * step
+    count = len(samples) // step
+    start = min(count - 3, max(count // 2, round(after_s * 50) + 1) - 1) * step
+    return start + quietest_point(samples[start : count * step], length, step)

@@ -18,8 +18,6 @@ from pipelines.asr.recording_chunks import RecordingChunk
 from pipelines.asr.results import Segment, SegmentDone
 from pipelines.asr.transcriber import Transcriber
 
-__all__ = ["SpokenPart", "corrected_text"]
-
 _CLEAR = 0.8  # mean probability of the words of a text that may be the context of the next one
 _BEAMS = 5
 # A correction with more letters, relative to those of the text, says again what was said before.

@@ -8,18 +8,6 @@ from typing import Literal, TypeAlias
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.results import Word
 
-__all__ = [
-    "CommittedText",
-    "CorrectedText",
-    "CorrectionDue",
-    "UpdateDecoded",
-    "LiveEvent",
-    "OtherLanguage",
-    "PartialText",
-    "SpeechEnded",
-    "SpeechStarted",
-]
-
 
 @dataclass(frozen=True)
 class SpeechStarted:

@@ -1,64 +1,80 @@
 """Words and segments of a hypothesis: the token ids that a model generates for one window.
 
-Pure functions over text and timestamp tokens, shared by the buffer and the commit policies.
+Pure functions over text and timestamp tokens, and the two policies that commit words.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from pipelines.asr.plain_tokenizer import LiveTokenizer
+from pipelines.text import UNSPACED
 
-__all__ = ["Word", "segment_starts", "shift_timestamps", "split_words"]
-
-# Characters of scripts that are written without spaces, as ranges of code points: Thai and Lao,
-# Tibetan, Myanmar, Khmer, Chinese and Japanese with their punctuation and full-width forms.
-_UNSPACED = (
-    (0x0E00, 0x0EFF),
-    (0x0F00, 0x0FFF),
-    (0x1000, 0x109F),
-    (0x1780, 0x17FF),
-    (0x2E80, 0x312F),
-    (0x31A0, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0xFF00, 0xFFEF),
-    (0x20000, 0x3FFFF),
-)
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True)
-class Word:
+class HypothesisWord:
     """One word of a hypothesis.
 
     Attributes:
-        tokens: its text tokens, punctuation included.
-        stop: index in the hypothesis after its last token.
+        tokens: Its text tokens, punctuation included.
+        stop: Index in the hypothesis after its last token.
     """
 
     tokens: tuple[int, ...]
     stop: int
 
 
-def split_words(tokens: Sequence[int], tokenizer: LiveTokenizer) -> list[Word]:
+def hypothesis_words(tokens: Sequence[int], tokenizer: LiveTokenizer) -> list[HypothesisWord]:
     """Split a hypothesis into words, in order.
 
     A word begins at a token that starts with a space. Text without spaces (Chinese, Japanese,
     Thai) is split wherever a character is complete. Timestamps and other special tokens separate
     words and belong to none.
     """
-    result: list[Word] = []
+    result: list[HypothesisWord] = []
     word: list[int] = []
     for index, token in enumerate([*tokens, None]):
         text = token if token is not None and tokenizer.is_text(token) else None
         piece = b"" if text is None else tokenizer.bytes_of([text])
         starts = piece.startswith(b" ") or _is_unspaced(tokenizer.bytes_of(word), piece)
         if word and (text is None or starts):
-            result.append(Word(tuple(word), index))
+            result.append(HypothesisWord(tuple(word), index))
             word = []
         if text is not None:
             word.append(text)
     return result
+
+
+def agreed_word_count(previous: Sequence[HypothesisWord], current: Sequence[HypothesisWord]) -> int:
+    """Return the number of leading words on which two successive hypotheses agree.
+
+    This is LocalAgreement-2 (Liu et al. 2020; whisper_streaming).
+    """
+    pairs = zip(previous, current, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0].tokens == pair[1].tokens, pairs))
+
+
+def aligned_word_count(
+    words: Sequence[HypothesisWord], token_times: Sequence[float], limit_s: float
+) -> int:
+    """Return the number of leading words that are aligned before `limit_s`.
+
+    AlignAtt (Papi, Turchi, Negri 2023): the alignment heads give a time for each token; a word that
+    attends to the last frames may still change when more audio arrives. A word counts if its
+    tokens, and all tokens of the hypothesis before it, lie before the limit.
+
+    Args:
+        words: The words of the hypothesis.
+        token_times: The aligned time of each token of the hypothesis (s).
+        limit_s: End of the audio less the safety margin (s), on the same clock.
+    """
+    before = [all(t < limit_s for t in token_times[: word.stop]) for word in words]
+    return before.index(False) if False in before else len(before)
 
 
 def segment_starts(tokens: Sequence[int], timestamp_begin: int) -> list[int]:
@@ -84,9 +100,4 @@ def _is_unspaced(before: bytes, piece: bytes) -> bool:
         end, start = before.decode()[-1:], piece.decode()[:1]
     except UnicodeDecodeError:
         return False
-    return all(_is_of_unspaced_script(character) for character in (end, start))
-
-
-def _is_of_unspaced_script(character: str) -> bool:
-    """Whether a character, or the empty string, belongs to a script without spaces."""
-    return bool(character) and any(low <= ord(character) <= high for low, high in _UNSPACED)
+    return bool(_UNSPACED.match(end) and _UNSPACED.match(start))

@@ -10,8 +10,6 @@ from pipelines.asr.options import TranscribeOptions, VadOptions
 from pipelines.errors import OptionError
 from pipelines.options import Range, check_ranges, described, option
 
-__all__ = ["LiveOptions", "Policy"]
-
 # Options of recordings that live recognition does not follow → their defaults.
 _UNUSED = {
     "beam_size": None,

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-__all__ = ["Detect", "SpokenLanguage"]
-
 Detect: TypeAlias = Callable[[], Mapping[str, float]]
 """Returns the probability of each language in the window that is being decoded."""
 

@@ -2,8 +2,8 @@
 
 No threads and no clock: a recording can be fed at any speed. Every update decodes the open buffer
 again, with the previous hypothesis as the draft, so that unchanged tokens are verified in one
-pass. A policy decides how many words become final: local_agreement or align_att. Committed text
-never changes.
+pass. A policy decides how many words become final: agreed_word_count or aligned_word_count.
+Committed text never changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.vad import LongPause, SpeechEnd, SpeechStart, VoiceActivity, VoiceEvent
-from pipelines.asr.live.align_att import aligned_word_count
 from pipelines.asr.live.buffer import WORD_TRAIL_S, LiveBuffer
 from pipelines.asr.live.correction import SpokenPart, corrected_text
 from pipelines.asr.live.events import (
@@ -29,9 +28,13 @@ from pipelines.asr.live.events import (
     SpeechStarted,
     UpdateDecoded,
 )
-from pipelines.asr.live.hypothesis import Word as HypothesisWord
-from pipelines.asr.live.hypothesis import segment_starts, split_words
-from pipelines.asr.live.local_agreement import agreed_word_count
+from pipelines.asr.live.hypothesis import (
+    HypothesisWord,
+    agreed_word_count,
+    aligned_word_count,
+    hypothesis_words,
+    segment_starts,
+)
 from pipelines.asr.live.options import LiveOptions
 from pipelines.asr.live.spoken_language import SpokenLanguage
 from pipelines.asr.plain_decoder import PlainDecoder
@@ -40,8 +43,6 @@ from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import WindowDecoder
 from pipelines.engine import EncodedSource
 from pipelines.languages import system_language
-
-__all__ = ["LiveOptions", "LiveTranscriber"]
 
 # Seconds kept free at the end of the window, so that a word at the buffer's end is complete.
 _WINDOW_RESERVE_S = 1.0
@@ -241,13 +242,13 @@ class LiveTranscriber:
         """
         events = self._decode_rest(buffer, speech_end)
         while self._ends_early(buffer, speech_end):
-            count = len(split_words(buffer.hypothesis, self._tokenizer))
+            count = len(hypothesis_words(buffer.hypothesis, self._tokenizer))
             events += self._commit(buffer, count, with_mark=True)
             if not self._pop_segments(buffer):
                 break
             buffer.decoded_samples = 0
             events += self._decode_rest(buffer, speech_end)
-        words = split_words(buffer.hypothesis, self._tokenizer)
+        words = hypothesis_words(buffer.hypothesis, self._tokenizer)
         count = len(words)
         if buffer.rejected:
             # The hypothesis is that of an earlier update, which may have covered audio behind the
@@ -266,10 +267,10 @@ class LiveTranscriber:
         buffer = self._buffer
         if buffer is None or buffer.due_samples is None:
             return []
-        previous = split_words(buffer.hypothesis, self._tokenizer)
+        previous = hypothesis_words(buffer.hypothesis, self._tokenizer)
         speech_end = self._stream_offset + self._vad.speech_end
         events = self._decode(buffer, buffer.due_samples, speech_end)
-        current = split_words(buffer.hypothesis, self._tokenizer)
+        current = hypothesis_words(buffer.hypothesis, self._tokenizer)
         if buffer.rejected or not self._spoken.is_sure:
             count = 0
         elif self._options.policy == "agreement":
@@ -390,7 +391,7 @@ class LiveTranscriber:
             with_mark: commit the mark at the end, too.
         """
         events: list[LiveEvent] = []
-        every = split_words(buffer.hypothesis, self._tokenizer)
+        every = hypothesis_words(buffer.hypothesis, self._tokenizer)
         words = every[:count]
         end, old = (words[-1].stop if words else 0), len(buffer.committed)
         stop = end
@@ -485,7 +486,7 @@ class LiveTranscriber:
         """
         offset_s, timed = buffer.offset / SAMPLE_RATE, list[Word]()
         committed = len(buffer.committed)
-        for word in split_words(buffer.hypothesis[:stop], self._tokenizer):
+        for word in hypothesis_words(buffer.hypothesis[:stop], self._tokenizer):
             if word.stop <= committed:
                 continue
             # A word that was committed before it was complete has only its rest here.

@@ -12,9 +12,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from pipelines.text import SOUTHEAST_ASIAN
 from pipelines.translation.text.sentences import SentenceSpan
-
-__all__ = ["Isolate", "VisibleText", "isolates_within", "visible"]
 
 _ZWNJ, _ZWJ, _KEYCAP, _FLAG = "\u200c", "\u200d", "\u20e3", "\U0001f3f4"
 _OPENING = {"\u202a": "\u202c", "\u202b": "\u202c", "\u202d": "\u202c", "\u202e": "\u202c"}
@@ -30,8 +29,8 @@ _INVISIBLE = re.compile(
 _JOINING = re.compile(
     "[\u0600-\u07bf\u0840-\u0dff\u0f00-\u109f\u1780-\u18af\ua840-\uabff\ufb50-\ufefc]"
 )
-# Scripts without spaces, whose words a zero-width space may divide.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+# Their words a zero-width space may divide.
+_UNSPACED = re.compile(f"[{SOUTHEAST_ASIAN}]")
 
 
 @dataclass(frozen=True)

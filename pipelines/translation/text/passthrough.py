@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from pipelines.languages import two_letter
 from pipelines.translation.text.sentences import SentenceSpan
 
-__all__ = ["is_link", "plain_quotes", "split_passthrough", "without_added_stop"]
-
 _BULLET = r"[-–—*•‣◦▪·>#+]+|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,4})\)"
 _MARKER = re.compile(rf"(?:(?:{_BULLET})\s+)+(?=\S)")
 _NUMBERED = re.compile(rf"(?:(?:{_BULLET}|\d{{1,3}}\.)\s+)+(?=\S)")

@@ -11,8 +11,6 @@ import sentencex
 
 from pipelines.languages import two_letter
 
-__all__ = ["SentenceSpan", "split_to_fit", "split_sentences"]
-
 
 @dataclass(frozen=True)
 class SentenceSpan:

@@ -8,16 +8,15 @@ from pathlib import Path
 
 from pipelines.errors import EdgeError, UnsupportedTask
 from pipelines.families import TokenizerKind, family_by_type
+from pipelines.json_files import read_model_json
 from pipelines.languages import two_letter
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.tokenizers.base import TextTokenizer
-from pipelines.translation.tokenizers.files import read_json, read_spm, read_vocabulary
+from pipelines.translation.tokenizers.files import read_spm, read_vocabulary
 from pipelines.translation.tokenizers.marian import MarianTokenizer
 from pipelines.translation.tokenizers.multilingual import MultilingualTokenizer
 from pipelines.translation.tokenizers.t5 import T5Tokenizer
 from pipelines.translation.tokenizers.wrapped import WrappedTokenizer
-
-__all__ = ["have_same_vocabulary", "model_languages", "open_tokenizer"]
 
 
 def open_tokenizer(folder: Path, defaults: GenerationDefaults, name: str) -> TextTokenizer:
@@ -32,7 +31,7 @@ def open_tokenizer(folder: Path, defaults: GenerationDefaults, name: str) -> Tex
         CheckpointError: A file is missing or damaged.
         UnsupportedTask: The model is not one for translation.
     """
-    family = family_by_type(read_json(folder / "config.json"))
+    family = family_by_type(read_model_json(folder / "config.json"))
     if family is None:  # of any other family that transformers runs
         return WrappedTokenizer(folder)
     if family.task not in ("translation", None):
@@ -56,13 +55,13 @@ def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str
         of languages, and for a folder that cannot be read.
     """
     try:
-        config = read_json(folder / "config.json")
+        config = read_model_json(folder / "config.json")
         family = family_by_type(config)
         if family is None or family.tokenizer in ("marian", "transformers"):
             return None
         generation = folder / "generation_config.json"
         if generation.is_file():
-            config = read_json(generation)
+            config = read_model_json(generation)
         ids = (config.get("forced_bos_token_id"), config.get("decoder_start_token_id"))
         start_ids = tuple(index for index in ids if isinstance(index, int))
         tokenizer = _open(folder, family.tokenizer, start_ids, name)
@@ -91,7 +90,7 @@ def _vocabulary(folder: Path) -> object:
         if (folder / name).is_file():
             spm = read_spm(folder / name)
             return [spm.id_to_piece(index) for index in range(spm.get_piece_size())]
-    model = read_json(folder / "tokenizer.json").get("model")
+    model = read_model_json(folder / "tokenizer.json").get("model")
     return model.get("vocab") if isinstance(model, dict) else None
 
 

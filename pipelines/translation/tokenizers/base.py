@@ -1,4 +1,4 @@
-"""The interface of the tokenizers; normalization and incremental decoding with any of them."""
+"""The interface of the tokenizers, and normalization with any of them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,6 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from pipelines.translation.text.passthrough import plain_quotes
-
-__all__ = [
-    "REPLACEMENT",
-    "StreamingDetokenizer",
-    "TextTokenizer",
-    "encode_normalized",
-    "normalize",
-    "normalize_quotes",
-]
-
-REPLACEMENT = "\ufffd"
-"""Stands for bytes that are no character, or not a complete one yet."""
 
 
 class TextTokenizer(Protocol):
@@ -112,31 +100,3 @@ def normalize_quotes(tokenizer: TextTokenizer, text: str) -> str:
 
 def _without_accents(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-
-
-class StreamingDetokenizer:
-    """Target ids one by one → text as soon as it is final.
-
-    The strings that `push` and `finish` return add up to `TextTokenizer.decode` of all ids. An
-    incomplete character is held back, and so is a space that may turn out to be the last.
-    """
-
-    def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._ids: list[int] = []
-        self._sent = ""
-
-    def push(self, ids: Iterable[int]) -> str:
-        """The text that became final; often a word, sometimes empty."""
-        self._ids.extend(ids)
-        return self._unsent(self._tokenizer.decode(self._ids).rstrip(REPLACEMENT).rstrip())
-
-    def finish(self) -> str:
-        """The text that was held back."""
-        return self._unsent(self._tokenizer.decode(self._ids))
-
-    def _unsent(self, text: str) -> str:
-        if not text.startswith(self._sent):
-            return ""
-        new, self._sent = text[len(self._sent) :], text
-        return new

@@ -9,19 +9,8 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 
 from pipelines.errors import CheckpointError
-from pipelines.json_files import TOKENIZER_BYTES, check_regular, read_json_object
-from pipelines.translation.tokenizers.base import REPLACEMENT
-
-__all__ = [
-    "SPACE",
-    "SURROGATES",
-    "read_model_max_length",
-    "name_or_none",
-    "read_json",
-    "read_spm",
-    "read_vocabulary",
-    "token_content",
-]
+from pipelines.json_files import TOKENIZER_BYTES, check_regular, read_model_json
+from pipelines.text import REPLACEMENT
 
 SPACE = "▁"
 """sentencepiece's mark for a space."""
@@ -30,23 +19,9 @@ SURROGATES = dict.fromkeys(range(0xD800, 0xE000), REPLACEMENT)
 """Table for str.translate. Lone surrogates (from "surrogateescape") cannot be encoded as UTF-8."""
 
 
-def read_json(path: Path, optional: bool = False) -> dict[str, Any]:
-    """The object in a JSON file; empty where the file is missing and `optional`.
-
-    Raises:
-        CheckpointError: The file is damaged, or missing and not optional.
-    """
-    try:
-        return read_json_object(path, TOKENIZER_BYTES)
-    except FileNotFoundError:
-        if optional:
-            return {}
-        raise CheckpointError(f"{path.parent} is incomplete: it has no {path.name}") from None
-
-
 def read_vocabulary(path: Path) -> dict[str, int]:
     """Piece → id, from a JSON file. Raises CheckpointError."""
-    vocabulary = read_json(path)
+    vocabulary = read_model_json(path)
     if not all(isinstance(index, int) for index in vocabulary.values()):
         raise CheckpointError(f"{path} is not a vocabulary: it must map pieces to ids")
     return vocabulary

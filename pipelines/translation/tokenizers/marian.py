@@ -11,18 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.errors import CheckpointError, OptionError
+from pipelines.json_files import read_model_json
 from pipelines.translation.tokenizers.files import (
     SPACE,
     SURROGATES,
     name_or_none,
-    read_json,
     read_model_max_length,
     read_spm,
     read_vocabulary,
     token_content,
 )
-
-__all__ = ["MarianTokenizer", "target_vocabulary_ids"]
 
 
 class MarianTokenizer:
@@ -48,7 +46,7 @@ class MarianTokenizer:
 
     def __init__(self, folder: str | Path) -> None:
         folder = Path(folder)
-        config = read_json(folder / "tokenizer_config.json", optional=True)
+        config = read_model_json(folder / "tokenizer_config.json", optional=True)
         self.source_language = name_or_none(config.get("source_lang"))
         self.target_language = name_or_none(config.get("target_lang"))
         self.model_max_length = read_model_max_length(config)
@@ -163,7 +161,7 @@ def target_vocabulary_ids(folder: Path) -> tuple[int, ...]:
         raise OptionError(
             f"{folder.name} has no separate vocabulary of its target language, so no shortlist"
         )
-    config = read_json(folder / "tokenizer_config.json", optional=True)
+    config = read_model_json(folder / "tokenizer_config.json", optional=True)
     separate = bool(config.get("separate_vocabs"))
     vocabulary = read_vocabulary(folder / ("target_vocab.json" if separate else "vocab.json"))
     target = read_spm(folder / "target.spm")

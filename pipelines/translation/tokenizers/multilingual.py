@@ -16,9 +16,9 @@ from typing import Any
 
 from pipelines import languages
 from pipelines.errors import CheckpointError, OptionError
+from pipelines.json_files import read_model_json
 from pipelines.translation.tokenizers.files import (
     name_or_none,
-    read_json,
     read_model_max_length,
     token_content,
 )
@@ -28,8 +28,6 @@ from pipelines.translation.tokenizers.subword import (
     TokenizersModel,
     encode_known,
 )
-
-__all__ = ["MultilingualTokenizer"]
 
 _SPM, _JSON = "sentencepiece.bpe.model", "tokenizer.json"
 _FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
@@ -77,7 +75,7 @@ class MultilingualTokenizer:
     """
 
     def __init__(self, folder: Path, family: str, start_ids: tuple[int, ...] = ()) -> None:
-        config = read_json(folder / "tokenizer_config.json", optional=True)
+        config = read_model_json(folder / "tokenizer_config.json", optional=True)
         layout = _layout(folder, family, config)
         self._subwords = _open(folder, m2m100=layout.token is _M2M100.token)
         self._languages = _languages(folder, config, layout, self._subwords)
@@ -134,7 +132,7 @@ class MultilingualTokenizer:
 
 
 def _layout(folder: Path, family: str, config: Mapping[str, Any]) -> _TokenLayout:
-    model = read_json(folder / "config.json")
+    model = read_model_json(folder / "config.json")
     named = f"{config.get('tokenizer_class')} {model.get('tokenizer_class')}"
     if family == "m2m_100":
         if not (folder / "vocab.json").is_file() or "Nllb" in named:
@@ -173,7 +171,7 @@ def _added_tokens(
 ) -> Iterable[tuple[str, int]]:
     """Special and added tokens with their ids, from all files that may list them."""
     yield from subwords.ids.items()
-    yield from read_json(folder / "added_tokens.json", optional=True).items()
+    yield from read_model_json(folder / "added_tokens.json", optional=True).items()
     try:
         for index, token in (config.get("added_tokens_decoder") or {}).items():
             yield token_content(token, ""), int(index)

@@ -15,16 +15,14 @@ import tokenizers
 from sentencepiece import SentencePieceProcessor
 
 from pipelines.errors import CheckpointError, OptionError
+from pipelines.text import REPLACEMENT
 from pipelines.tokenizer_json import read_tokenizer_json
-from pipelines.translation.tokenizers.base import REPLACEMENT
 from pipelines.translation.tokenizers.files import (
     SPACE,
     SURROGATES,
     read_spm,
     read_vocabulary,
 )
-
-__all__ = ["SentencePieceModel", "SubwordModel", "TokenizersModel", "encode_known"]
 
 # A Unicode noncharacter. It is removed from texts, so no text contains a piece that has it.
 _NONCHARACTER = "\ufdd0"

@@ -11,15 +11,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.errors import CheckpointError, OptionError, UnsupportedTask
-from pipelines.translation.tokenizers.files import read_json, read_model_max_length
+from pipelines.json_files import read_model_json
+from pipelines.translation.tokenizers.files import read_model_max_length
 from pipelines.translation.tokenizers.subword import (
     SentencePieceModel,
     SubwordModel,
     TokenizersModel,
     encode_known,
 )
-
-__all__ = ["T5Tokenizer"]
 
 _SPM, _JSON = "spiece.model", "tokenizer.json"
 _TASK = re.compile(r"translation_([a-z]{2,3})_to_([a-z]{2,3})")
@@ -57,7 +56,7 @@ class T5Tokenizer:
                 f"{name} is a T5 model whose config.json names no translation task"
             )
         self.model_max_length = read_model_max_length(
-            read_json(folder / "tokenizer_config.json", optional=True)
+            read_model_json(folder / "tokenizer_config.json", optional=True)
         )
         self.source_codes = tuple(dict.fromkeys(source for source, _ in self._prefixes))
         targets = self._targets or [target for _, target in self._prefixes]
@@ -115,7 +114,7 @@ def _open(folder: Path) -> SubwordModel:
 
 def _prefixes(folder: Path, name: str) -> dict[tuple[str, str], str]:
     """(source, target) → the prefix of its task."""
-    config = read_json(folder / "config.json")
+    config = read_model_json(folder / "config.json")
     prefixes: dict[tuple[str, str], str] = {}
     try:
         for task, values in (config.get("task_specific_params") or {}).items():

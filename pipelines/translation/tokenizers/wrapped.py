@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.errors import OptionError
+from pipelines.json_files import read_model_json
 from pipelines.processors import open_text_tokenizer
 from pipelines.translation.tokenizers.files import (
     SURROGATES,
     name_or_none,
-    read_json,
     read_model_max_length,
 )
-
-__all__ = ["WrappedTokenizer"]
 
 
 class WrappedTokenizer:
@@ -36,8 +34,8 @@ class WrappedTokenizer:
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = open_text_tokenizer(folder)
-        config = read_json(folder / "tokenizer_config.json", optional=True)
-        languages = config.get("langs") or read_json(folder / "config.json").get("langs")
+        config = read_model_json(folder / "tokenizer_config.json", optional=True)
+        languages = config.get("langs") or read_model_json(folder / "config.json").get("langs")
         pair = isinstance(languages, list) and len(languages) == 2
         source, target = languages if pair and languages else (None, None)
         self.source_language: str | None = name_or_none(source)

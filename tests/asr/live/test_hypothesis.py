@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.asr.live.hypothesis import split_words
+from pipelines.asr.live.hypothesis import hypothesis_words
 from pipelines.asr.tokenizer import WhisperTokenizer
 
 
@@ -27,7 +27,7 @@ def tokenizer(multilingual: Path) -> WhisperTokenizer:
 )
 def test_spaces_separate_words(text: str, words: list[str], tokenizer: WhisperTokenizer) -> None:
     tokens = tokenizer.encode(text)
-    found = split_words(tokens, tokenizer)
+    found = hypothesis_words(tokens, tokenizer)
     assert [tokenizer.text(word.tokens) for word in found] == words
     assert found[-1].stop == len(tokens)
 
@@ -37,10 +37,10 @@ def test_a_timestamp_ends_the_last_word(text: str, tokenizer: WhisperTokenizer) 
     """After a character of any script: live Chinese ended in an IndexError there."""
     tokens = tokenizer.encode(text)
     stamped = [tokenizer.special.timestamp_begin, *tokens, tokenizer.special.timestamp_begin + 50]
-    found = split_words(stamped, tokenizer)
+    found = hypothesis_words(stamped, tokenizer)
     assert b"".join(tokenizer.bytes_of(word.tokens) for word in found).decode() == text
     assert found[-1].stop == len(stamped) - 1
 
 
 def test_text_without_spaces_is_divided(tokenizer: WhisperTokenizer) -> None:
-    assert len(split_words(tokenizer.encode("今天天气很好。"), tokenizer)) > 3
+    assert len(hypothesis_words(tokenizer.encode("今天天气很好。"), tokenizer)) > 3

@@ -14,7 +14,7 @@ import pytest
 import sentencepiece
 
 from pipelines.errors import CheckpointError
-from pipelines.translation.tokenizers.base import StreamingDetokenizer
+from pipelines.text import StreamingDetokenizer
 from pipelines.translation.tokenizers.marian import MarianTokenizer
 from tests.translation.corpus import ODD, SENTENCES, random_texts
 
@@ -78,7 +78,7 @@ def test_streamed_text_equals_decoded_text(both: tuple[MarianTokenizer, Any]) ->
     ours, oracle = both
     for text in TEXTS:
         ids = oracle(text_target=text)["input_ids"][:200]
-        decoder = StreamingDetokenizer(ours)
+        decoder = StreamingDetokenizer(ours.decode)
         said = "".join(decoder.push([token]) for token in ids) + decoder.finish()
         assert said == ours.decode(ids)
 
@@ -139,13 +139,13 @@ def _with_bytes(folder: Path) -> Path:
 def test_streamed_text_has_whole_characters(tmp_path: Path) -> None:
     tokenizer = MarianTokenizer(_with_bytes(tmp_path))
     for text in ("I like 🍕.", "你好 世界", "👩‍👩‍👧", "Größe", "é" * 5, "a 🍕 "):
-        decoder = StreamingDetokenizer(tokenizer)
+        decoder = StreamingDetokenizer(tokenizer.decode)
         deltas = [decoder.push([token]) for token in tokenizer.encode(text)]
         deltas.append(decoder.finish())
         assert "".join(deltas) == text.strip()
         assert not any("\ufffd" in delta for delta in deltas)
     # A sequence that breaks off inside a character is shown as such, at the end only.
-    decoder = StreamingDetokenizer(tokenizer)
+    decoder = StreamingDetokenizer(tokenizer.decode)
     cut = tokenizer.encode("a🍕")[:-2]
     assert not any("\ufffd" in decoder.push([token]) for token in cut)
     assert "\ufffd" in decoder.finish()

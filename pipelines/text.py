@@ -1,0 +1,57 @@
+"""Text: how tokens become it, and scripts that are written without spaces between words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+REPLACEMENT = "\ufffd"
+"""Stands for bytes that are not a character, or not a complete one yet."""
+
+# Ranges of characters for regular expressions.
+WIDE = "\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+"""Chinese and Japanese, with their punctuation and full-width forms."""
+SOUTHEAST_ASIAN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Thai and Lao, Myanmar, Khmer."""
+UNSPACED = f"{WIDE}{SOUTHEAST_ASIAN}\u0f00-\u0fff"
+"""All scripts without spaces between words: these, and Tibetan."""
+
+
+def _byte_letters() -> tuple[str, ...]:
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    spare = iter(range(256, 512))
+    return tuple(chr(byte if byte in printable else next(spare)) for byte in range(256))
+
+
+BYTE_LETTERS = _byte_letters()
+"""GPT-2's letter for each byte (bytes_to_unicode in its encoder.py): itself where it is printable,
+else the next one from 256 on."""
+
+
+class StreamingDetokenizer:
+    """Token ids one by one → text as soon as it is final.
+
+    The strings that `push` and `finish` return add up to `decode` of all ids. An incomplete
+    character is held back, and so is a space that may turn out to be the last.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+        self._ids: list[int] = []
+        self._sent = ""
+
+    def push(self, ids: Iterable[int]) -> str:
+        """Return the text that became final; often a word, sometimes empty."""
+        self._ids.extend(ids)
+        return self._unsent(self._decode(self._ids).rstrip(REPLACEMENT).rstrip())
+
+    def finish(self) -> str:
+        """Return the text that was held back. Further ids begin another text."""
+        rest = self._unsent(self._decode(self._ids))
+        self._ids, self._sent = [], ""
+        return rest
+
+    def _unsent(self, text: str) -> str:
+        if not text.startswith(self._sent):
+            return ""
+        new, self._sent = text[len(self._sent) :], text
+        return new
