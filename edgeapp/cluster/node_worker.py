@@ -14,7 +14,7 @@ from pipelines import EdgeError, ModelNotFound
 
 if TYPE_CHECKING:
     from pipelines import TranscribeOptions, TranscriptionInfo, TranslateOptions, Translation
-    from pipelines.asr import Checkpoint, RecordingChunk, TranscriptEvent
+    from pipelines.asr import Checkpoint, Chunk, TranscriptEvent
 
 __all__ = ["Described", "Failure", "ModelChoice", "NodeWorker"]
 
@@ -162,7 +162,7 @@ class NodeWorker:
 
     def begin(
         self,
-        chunks: Sequence[RecordingChunk],
+        chunks: Sequence[Chunk],
         options: TranscribeOptions,
         resume_from: Checkpoint | None,
     ) -> TranscriptionInfo | Failure:
@@ -184,7 +184,7 @@ class NodeWorker:
         return info
 
     def recognize(
-        self, piece: Sequence[RecordingChunk], options: TranscribeOptions, before: Checkpoint
+        self, piece: Sequence[Chunk], options: TranscribeOptions, before: Checkpoint
     ) -> tuple[list[Any], Failure | None]:
         """Recognize a piece of a recording.
 
@@ -209,7 +209,7 @@ class NodeWorker:
 
     def _chunk_events(
         self,
-        chunks: Sequence[RecordingChunk],
+        chunks: Sequence[Chunk],
         options: TranscribeOptions,
         resume_from: Checkpoint | None,
     ) -> Generator[TranscriptEvent, None, None]:

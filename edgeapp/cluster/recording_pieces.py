@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pipelines import TranscribeOptions
-    from pipelines.asr import AudioSource, Checkpoint, RecordingChunk, TranscriptEvent
+    from pipelines.asr import AudioSource, Checkpoint, Chunk, TranscriptEvent
 
 __all__ = ["Machines", "stream_pieces"]
 
@@ -100,13 +100,13 @@ class _Pieces:
         error: Why there are no more chunks; None at the end of the recording.
     """
 
-    def __init__(self, chunks: Iterator[RecordingChunk], size: int) -> None:
+    def __init__(self, chunks: Iterator[Chunk], size: int) -> None:
         self._chunks, self._size = chunks, size
         self.error: Exception | None = None
 
-    def next(self) -> list[RecordingChunk]:
+    def next(self) -> list[Chunk]:
         """The next piece; empty at the end."""
-        piece: list[RecordingChunk] = []
+        piece: list[Chunk] = []
         try:
             for chunk in islice(self._chunks, self._size):
                 piece.append(chunk)

@@ -9,6 +9,9 @@ from .audio.arrays import (
 from .audio.arrays import (
     Samples as Samples,
 )
+from .audio.chunks import (
+    Chunk as Chunk,
+)
 from .audio.decode import (
     AudioFile as AudioFile,
 )
@@ -77,9 +80,6 @@ from .options import (
 )
 from .options import (
     VadOptions as VadOptions,
-)
-from .recording_chunks import (
-    RecordingChunk as RecordingChunk,
 )
 from .recording_chunks import (
     split_recording as split_recording,

@@ -6,7 +6,7 @@ segment. Moonshine is native; the others are run by transformers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import Chunk
 from pipelines.asr.audio.features import FRAMES_PER_SECOND
+from pipelines.asr.batched import Spoken
 from pipelines.asr.capabilities import Capabilities
 from pipelines.asr.fallback import compression_ratio
 from pipelines.asr.options import TranscribeOptions
@@ -32,6 +33,7 @@ from pipelines.engine import (
     Pending,
     RepetitionPenalty,
     Request,
+    SourceHandle,
     SuppressTokens,
     events_of,
     load_draft_model,
@@ -62,7 +64,7 @@ _WITHOUT = {
 
 
 class ChunkRecognizer:
-    """A loaded model with its tokenizer and feature extractor, as `Recognizer` for chunks.
+    """A loaded model with its tokenizer and feature extractor, as a SpeechModel.
 
     Attributes:
         engine: The engine that computes.
@@ -71,6 +73,8 @@ class ChunkRecognizer:
         drafting: Encodes chunks, and drafts for their greedy decoding.
         window_s: The longest chunk in seconds: one whose text the model can write to its end.
     """
+
+    chunks_only = True
 
     def __init__(
         self,
@@ -152,20 +156,20 @@ class ChunkRecognizer:
                 f"{vocab_size - 1}"
             )
 
-    def given_language(self, options: TranscribeOptions) -> str:
-        """The language of the options, which the model cannot check, or the model's."""
-        return options.language or self.capabilities.languages[0]
+    def language_of_chunks(
+        self, chunks: Iterator[Chunk], options: TranscribeOptions
+    ) -> tuple[Spoken, Iterator[Chunk]]:
+        """Return the language of the options, which the model cannot check, or the model's."""
+        return Spoken(options.language or self.capabilities.languages[0]), chunks
 
     def decode_chunk(
         self,
         chunk: Chunk,
         language: str,
         options: TranscribeOptions,
-        *,
-        begins_recording: bool = True,
-        last_speech: float = 0.0,
+        first_window: SourceHandle | None = None,
     ) -> DecodeTask:
-        """The decode task of a chunk, as Recognizer.decode_chunk; one segment."""
+        """Return the task that decodes a chunk, as SpeechModel.decode_chunk; one segment."""
         start, end = chunk.start_frame / FRAMES_PER_SECOND, chunk.end_frame / FRAMES_PER_SECOND
         first = round(start * SAMPLE_RATE) - chunk.offset
         samples = chunk.samples[max(0, first) : round(end * SAMPLE_RATE) - chunk.offset]

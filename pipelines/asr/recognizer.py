@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.chunks import Chunk
-from pipelines.asr.audio.features import (
-    FRAMES_PER_SECOND,
-    ChunkFeatures,
-    FileFeatures,
-    WindowFeatures,
-)
+from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures, FileFeatures
+from pipelines.asr.batched import Spoken
 from pipelines.asr.capabilities import Capabilities, heads_for_words, read_generation_config
 from pipelines.asr.options import TranscribeOptions
-from pipelines.asr.results import Checkpoint
-from pipelines.asr.sequential import (
-    Clip,
-    DecodeTask,
-    LanguageTools,
-    SequentialPlan,
-    decode_windows,
-)
+from pipelines.asr.sequential import DecodeTask, decode_windows
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.word_timestamps import WordAligner
@@ -38,10 +29,6 @@ from pipelines.engine import (
     load_draft_model,
 )
 from pipelines.errors import CheckpointError, ModelError, NumericalError, OptionError
-
-# A chunk ends with speech, but the model may end its text long before: of 1,677 words read by
-# people 49 were lost by that. Its timestamps are mostly within 0.5 s of the end.
-_EARLY_END_S = 1.0
 
 
 class Recognizer:
@@ -58,6 +45,8 @@ class Recognizer:
         alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
         window_frames: Length of the model's input window in frames of 10 ms.
     """
+
+    chunks_only = False
 
     def __init__(
         self,
@@ -140,10 +129,8 @@ class Recognizer:
                     f"whose ids end at {vocab_size - 1}"
                 )
         suppressed = set(self.suppressed_tokens(options)) if options.forced_phrases else set()
-        for phrase, tokens in zip(
-            options.forced_phrases, self._forced_phrases(options), strict=True
-        ):
-            if suppressed.intersection(tokens):
+        for phrase in options.forced_phrases:
+            if suppressed.intersection(self.text_ids(phrase)):
                 raise OptionError(
                     f"forced_phrases: {phrase!r} has symbols that suppress_tokens forbids"
                 )
@@ -206,6 +193,21 @@ class Recognizer:
         language = max(votes, key=lambda code: len(votes[code]))
         return language, max(votes[language]), probs
 
+    def language_of_chunks(
+        self, chunks: Iterator[Chunk], options: TranscribeOptions
+    ) -> tuple[Spoken, Iterator[Chunk]]:
+        """Return the language, given or detected in the first chunks, and all chunks."""
+        language = self.given_language(options)
+        if language is not None:
+            return Spoken(language), chunks
+        first = list(islice(chunks, options.language_detection_segments))
+        sources = {}
+        for chunk in first or [Chunk(0, 0, 0, np.zeros(0, np.float32))]:
+            window, _ = self.chunk_features(chunk).window(chunk.start_frame)
+            sources[chunk.number] = self.drafting.source(window)
+        windows = (source.encoded for source in sources.values())
+        return Spoken(*self.detect_language(windows, options), sources), chain(first, chunks)
+
     def top_language(self, encoded: EncodedSource, among: Collection[str]) -> str:
         """Return the code of the most probable language of an encoded window."""
         return next(iter(self.language_probs(encoded, among)))
@@ -228,90 +230,22 @@ class Recognizer:
             alignment_heads=self.alignment_heads,
         )
 
-    def decode_task(
-        self,
-        features: WindowFeatures,
-        language: str,
-        options: TranscribeOptions,
-        *,
-        clips: Sequence[Clip] = ((0, None),),
-        first_window: SourceHandle | None = None,
-        begins_recording: bool = True,
-        last_speech: float = 0.0,
-        early_end_s: float | None = None,
-        resume_from: Checkpoint | None = None,
-        checkpoints: bool = False,
-    ) -> DecodeTask:
-        """The decode task of a recording, or of one chunk of it.
-
-        Args:
-            features: Log-mel windows of the recording or the chunk.
-            language: Code of the language; with `options.multilingual` each window has its own.
-            options: How to decode.
-            clips: The parts to decode.
-            first_window: The source of their first window, where it was read before.
-            begins_recording: Its first window is the recording's, so that `options.prefix` and
-                `options.forced_phrases` are for it.
-            last_speech: Seconds at which the speech before the chunk ended.
-            early_end_s: As of SequentialPlan.
-            resume_from: Where an earlier run stopped.
-            checkpoints: Yield a Checkpoint after each window.
-        """
-        tools: dict[str, LanguageTools] = {}
-
-        def tools_for(encoded: EncodedSource) -> LanguageTools:
-            spoken = language
-            if options.multilingual:
-                spoken = self.top_language(encoded, options.languages)
-            if spoken not in tools:
-                aligner = self._word_aligner(spoken, options) if options.word_timestamps else None
-                tools[spoken] = LanguageTools(self.window_decoder(spoken, options), aligner)
-            return tools[spoken]
-
-        plan = SequentialPlan(
-            tuple(clips),
-            self._text_ids(options.initial_prompt),
-            options.carry_initial_prompt,
-            self._text_ids(options.prefix) if begins_recording else (),
-            self._forced_phrases(options) if begins_recording else (),
-            options.condition_on_previous_text,
-            options.seed,
-            options.hallucination_silence_threshold,
-            last_speech,
-            early_end_s,
-            resume_from,
-            checkpoints,
-            options.token_logprobs,
-            not options.openai_rules,
-        )
-        known = [] if first_window is None else [first_window]
-
-        def source_of(window: Tensor) -> SourceHandle:
-            return known.pop() if known else self.drafting.source(window, options.priority)
-
-        return decode_windows(features, source_of, tools_for, self.tokenizer, plan)
-
     def decode_chunk(
         self,
         chunk: Chunk,
         language: str,
         options: TranscribeOptions,
-        *,
-        begins_recording: bool = True,
-        last_speech: float = 0.0,
         first_window: SourceHandle | None = None,
     ) -> DecodeTask:
-        """As `decode_task`, of a chunk of a recording; its times are those of the recording."""
-        return self.decode_task(
-            self.chunk_features(chunk),
-            language,
-            options,
-            clips=[(chunk.start_frame, None)],
-            first_window=first_window,
-            begins_recording=begins_recording,
-            last_speech=last_speech,
-            early_end_s=_EARLY_END_S,
+        """Return the task that decodes a chunk, as SpeechModel.decode_chunk."""
+        features = self.chunk_features(chunk)
+        return decode_windows(
+            self, features, language, options, chunk=chunk, first_window=first_window
         )
+
+    def window_source(self, window: Tensor, options: TranscribeOptions) -> SourceHandle:
+        """Return a log-mel window [mels, frames] as a source of the model."""
+        return self.drafting.source(window, options.priority)
 
     def live_source(self, samples: Samples, window_s: float) -> Tensor:
         """The log-mel window of a live buffer, with silence after it up to `window_s`."""
@@ -332,14 +266,11 @@ class Recognizer:
             follow=self.model.device == "cpu" and self.window_s >= 30,
         )
 
-    def _text_ids(self, text: str | tuple[int, ...] | None) -> tuple[int, ...]:
-        """The tokens of a text that the user gave, as openai-whisper encodes it, or as ids."""
+    def text_ids(self, text: str | tuple[int, ...] | None) -> tuple[int, ...]:
+        """Return the tokens of a text that the user gave, as openai-whisper encodes it."""
         if isinstance(text, tuple):
             return text
         return () if text is None else tuple(self.tokenizer.encode(" " + text.strip()))
-
-    def _forced_phrases(self, options: TranscribeOptions) -> tuple[tuple[int, ...], ...]:
-        return tuple(self._text_ids(text) for text in options.forced_phrases)
 
     def suppressed_tokens(self, options: TranscribeOptions) -> list[int]:
         """Ids that are never generated, sorted: those of the options, control tokens, timestamps
@@ -360,7 +291,11 @@ class Recognizer:
         """Id of the timestamp at the end of the window."""
         return self.tokenizer.special.timestamp_begin + self.model.architecture.max_source_positions
 
-    def _word_aligner(self, language: str, options: TranscribeOptions) -> WordAligner:
+    def word_aligner(self, language: str, options: TranscribeOptions) -> WordAligner | None:
+        """Return what computes the times of words; None without word timestamps."""
+        if not options.word_timestamps:
+            return None
+
         def attend(encoded: EncodedSource, tokens: Sequence[int]) -> tuple[Tensor, Tensor]:
             return self.model.score_with_attention(encoded, tokens, self.alignment_heads)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, zip_longest
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import Chunk, split_at_pauses
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
-from pipelines.asr.audio.features import FRAMES_PER_SECOND, HOP
+from pipelines.asr.audio.features import HOP
 from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.two_channels import RecordingSection, judged_blocks, sections_of
@@ -20,40 +20,9 @@ from pipelines.errors import AudioError
 _BLOCK = 30 * SAMPLE_RATE  # samples
 
 
-@dataclass(frozen=True, eq=False)
-class RecordingChunk:
-    """A chunk of a recording.
-
-    Where two channels of a recording are unlike, some 30 s of both are one chunk.
-
-    Attributes:
-        number: From 1, within its section.
-        chunk: Its sound, with one channel [n] or two [n, 2]; its times are those of the section.
-        last_speech_s: When the speech of the chunk before it ended (seconds of the section).
-        section: Number of the part of the recording, with one channel or two, from 0.
-        section_start: Samples of the recording before its section.
-    """
-
-    number: int
-    chunk: Chunk
-    last_speech_s: float
-    section: int = 0
-    section_start: int = 0
-
-    @property
-    def start_s(self) -> float:
-        """When it begins (seconds of the recording)."""
-        return self.section_start / SAMPLE_RATE + self.chunk.start_frame / FRAMES_PER_SECOND
-
-    @property
-    def end_s(self) -> float:
-        """When it ends (seconds of the recording)."""
-        return self.section_start / SAMPLE_RATE + self.chunk.end_frame / FRAMES_PER_SECOND
-
-
 def split_recording(
     audio: AudioSource, options: TranscribeOptions, window_s: float
-) -> Iterator[RecordingChunk]:
+) -> Iterator[Chunk]:
     """The chunks in which a recording is transcribed.
 
     Args:
@@ -69,44 +38,43 @@ def split_recording(
             at fault.
     """
     audio, judged = judged_blocks(audio)
-    blocks = sound_blocks(audio)[0] if judged is None else judged
+    blocks = audio_blocks(audio)[0] if judged is None else judged
     return _chunks_of_sections(sections_of(only_clips(blocks, options)), options, window_s)
 
 
 def _chunks_of_sections(
     sections: Iterable[RecordingSection], options: TranscribeOptions, window_s: float
-) -> Iterator[RecordingChunk]:
+) -> Iterator[Chunk]:
     options = replace(options, clip_timestamps=())  # the sections are cut by them
     for section in sections:
         if isinstance(section.sound, np.ndarray):
-            chunk = Chunk(0, section.length // HOP, 0, section.sound)
-            chunks = iter([RecordingChunk(1, chunk, 0.0)])
+            chunks = iter([Chunk(0, section.length // HOP, 0, section.sound)])
         else:
             chunks = chunks_of_blocks(read_blocks(section.sound), options, window_s)
         for each in chunks:
             yield replace(each, section=section.number, section_start=section.start)
 
 
-def sections_of_chunks(chunks: Iterable[RecordingChunk]) -> Iterator[RecordingSection]:
+def sections_of_chunks(chunks: Iterable[Chunk]) -> Iterator[RecordingSection]:
     """Return the sections that chunks of a recording belong to; without chunks an empty one.
 
     Args:
         chunks: Some of `split_recording`, in order.
     """
 
-    def place(each: RecordingChunk) -> tuple[int, int, bool]:
-        return each.section, each.section_start, each.chunk.samples.ndim == 2
+    def place(each: Chunk) -> tuple[int, int, bool]:
+        return each.section, each.section_start, each.samples.ndim == 2
 
     section = None
     for (number, start, two), group in groupby(chunks, place):
-        sound = next(group).chunk.samples if two else group  # noqa: B031  # once
+        sound = next(group).samples if two else group  # noqa: B031  # once
         section = RecordingSection(number, start, sound, whole=two)
         yield section
     if section is None:
         yield RecordingSection(0, 0, iter(()), whole=False)
 
 
-def sound_blocks(audio: AudioSource) -> tuple[Iterable[Samples], float | None]:
+def audio_blocks(audio: AudioSource) -> tuple[Iterable[Samples], float | None]:
     """A recording as blocks of samples [n], and its seconds; None for an iterable of blocks.
 
     Raises:
@@ -123,15 +91,11 @@ def sound_blocks(audio: AudioSource) -> tuple[Iterable[Samples], float | None]:
 
 def chunks_of_blocks(
     blocks: Iterable[Samples], options: TranscribeOptions, window_s: float
-) -> Iterator[RecordingChunk]:
-    """As split_recording, of `sound_blocks`."""
+) -> Iterator[Chunk]:
+    """As split_recording, of `audio_blocks`."""
     limits = (options.chunk_s, options.vad.max_speech_duration_s, window_s)
     max_chunk_s = min(limit for limit in limits if limit is not None)
-    last_speech_s = 0.0
-    chunks = split_at_pauses(only_clips(blocks, options), max_chunk_s, options.vad)
-    for number, chunk in enumerate(chunks, start=1):
-        yield RecordingChunk(number, chunk, last_speech_s)
-        last_speech_s = chunk.end_frame / FRAMES_PER_SECOND
+    return split_at_pauses(only_clips(blocks, options), max_chunk_s, options.vad)
 
 
 def only_clips(blocks: Iterable[Samples], options: TranscribeOptions) -> Iterator[Samples]:

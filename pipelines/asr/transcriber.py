@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.chunks import Chunk
 from pipelines.asr.audio.decode import AudioFile, AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import (
     FRAMES_PER_SECOND,
@@ -24,14 +25,14 @@ from pipelines.asr.audio.features import (
 )
 from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.speech_filter import SpeechMap, keep_speech
-from pipelines.asr.batched import transcribe_batched, transcribe_chunks
+from pipelines.asr.batched import SpeechModel, transcribe_batched, transcribe_chunks
 from pipelines.asr.capabilities import Capabilities
 from pipelines.asr.chunk_recognizer import ChunkRecognizer
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.plain_decoder import PlainDecoder
 from pipelines.asr.plain_tokenizer import PlainTokenizer
 from pipelines.asr.recognizer import Recognizer
-from pipelines.asr.recording_chunks import RecordingChunk, only_clips, sections_of_chunks
+from pipelines.asr.recording_chunks import only_clips, sections_of_chunks
 from pipelines.asr.results import (
     Checkpoint,
     SegmentDone,
@@ -39,7 +40,7 @@ from pipelines.asr.results import (
     Transcription,
     TranscriptionInfo,
 )
-from pipelines.asr.sequential import Clip, DecodeEvent
+from pipelines.asr.sequential import Clip, DecodeEvent, decode_windows
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.two_channels import (
     OneChannel,
@@ -141,7 +142,7 @@ class Transcriber:
         draft_folder = None
         if draft_model is not None:
             draft_folder = folder_or_pull(draft_model, download, cache_dir=cache_dir, token=token)
-        self._recognizer: Recognizer | ChunkRecognizer | None = None
+        self._recognizer: SpeechModel | None = None
         self._own_engine: Engine | None = None
         if engine is None:
             engine = self._own_engine = Engine(
@@ -170,14 +171,14 @@ class Transcriber:
             UnsupportedTask: It is no Whisper model.
         """
         loaded = self._loaded
-        if isinstance(loaded, ChunkRecognizer):
+        if not isinstance(loaded, Recognizer):
             raise UnsupportedTask(
                 f"{loaded.capabilities.name} only transcribes; a Whisper model does the rest"
             )
         return loaded
 
     @property
-    def _loaded(self) -> Recognizer | ChunkRecognizer:
+    def _loaded(self) -> SpeechModel:
         if self._recognizer is None:
             raise EngineError("the transcriber was closed; make a new one")
         self._recognizer.engine.check_process()  # before torch computes the features
@@ -289,7 +290,7 @@ class Transcriber:
             sections = None if blocks is None else _sections(blocks, source, options)
             if sections is not None:
                 events = self._by_sections(sections, source, options, resume_from, checkpoints)
-            elif options.in_chunks or isinstance(loaded, ChunkRecognizer):
+            elif options.in_chunks or loaded.chunks_only:
                 events = transcribe_batched(loaded, source, options, resume_from, checkpoints)
             else:
                 events = self._sequential(source, options, resume_from, checkpoints)
@@ -299,7 +300,7 @@ class Transcriber:
 
     def stream_chunks(
         self,
-        chunks: Iterable[RecordingChunk],
+        chunks: Iterable[Chunk],
         options: TranscribeOptions,
         *,
         resume_from: Checkpoint | None = None,
@@ -409,7 +410,7 @@ class Transcriber:
             chosen, loaded = first if begins else later, self._loaded
             if not isinstance(audio, np.ndarray | OneChannel):
                 return transcribe_chunks(loaded, audio, chosen, resume_from, checkpoints)
-            if chosen.in_chunks or isinstance(loaded, ChunkRecognizer):
+            if chosen.in_chunks or loaded.chunks_only:
                 return transcribe_batched(loaded, audio, chosen, resume_from, checkpoints)
             if isinstance(audio, OneChannel) and isinstance(source, np.ndarray):
                 audio = np.concatenate(list(audio))  # so that its loudness is known
@@ -537,7 +538,8 @@ def _decode_in_order(
         all_language_probs=None if probs is None else tuple(probs.items()),
     )
 
-    task = recognizer.decode_task(
+    task = decode_windows(
+        recognizer,
         features,
         language,
         options,
@@ -578,15 +580,13 @@ def _with_times(
 def _with_warnings(
     events: Generator[TranscriptEvent, None, None], warnings: tuple[str, ...]
 ) -> Generator[TranscriptEvent, None, None]:
-    """The events, with the warnings in TranscriptionInfo."""
-    try:
+    """Yield the events, the first of which is TranscriptionInfo, with the warnings in that."""
+    with closing(events):
         for event in events:
-            if isinstance(event, TranscriptionInfo):
-                yield replace(event, warnings=warnings)
-            else:
-                yield event
-    finally:
-        events.close()
+            assert isinstance(event, TranscriptionInfo), "TranscriptionInfo is the first event"
+            yield replace(event, warnings=warnings)
+            break
+        yield from events
 
 
 def _without_tensors(audio: Recording) -> AudioSource:

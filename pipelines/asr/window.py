@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.fallback import Fallback, WindowResult, compression_ratio
@@ -39,6 +40,11 @@ from pipelines.engine import (
 )
 from pipelines.text import StreamingDetokenizer
 
+# A segment of a chunk that is this long, and has fewer tokens a second than people say, may be a
+# sentence that was said several times and written once. That happens where the chunk is encoded
+# without the rest of the window.
+_SPARSE_S = 4.0
+_SPARSE_TOKENS_PER_S = 1.8
 _ABOUT = 0.1  # mean log-probabilities that differ by less are about equal
 
 
@@ -49,13 +55,15 @@ class WindowSound:
     Attributes:
         encoded: The encoded window.
         frames: Its first frames (10 ms) are sound; the rest is padding.
-        speech_only: The sound is known to be speech up to its end: it is a chunk. Timestamps
-            after the end of the sound are then not allowed.
+        size: Frames of the model's window.
+        chunk: The window [mels, frames or more] of a chunk, whose sound is known to be speech up
+            to its end: timestamps after that are not allowed. None of a recording.
     """
 
     encoded: EncodedSource
     frames: int
-    speech_only: bool = False
+    size: int
+    chunk: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +191,7 @@ class WindowDecoder:
 
     def _last_index(self, sound: WindowSound) -> int | None:
         """Return the timestamp at the end of a chunk; None where openai-whisper's rules hold."""
-        if not sound.speech_only or self._options.openai_rules:
+        if sound.chunk is None or self._options.openai_rules:
             return None
         return math.ceil(sound.frames / FRAMES_PER_SECOND / TIME_PRECISION)
 
@@ -269,33 +277,52 @@ class WindowDecoder:
             yield from self._show_instead(result, best)
         return best
 
-    def decode_again(
+    def decode_best(
         self,
-        first: WindowResult,
         sound: WindowSound,
         previous: Sequence[int],
         seed: int | None,
         prefix: Sequence[int] = (),
         forced_phrases: tuple[tuple[int, ...], ...] = (),
-    ) -> Generator[TextDelta | Retract | Pending, None, WindowResult]:
-        """Decode a window that was encoded anew because its text was too short.
-
-        Args:
-            first: The result of `decode`, whose text is shown.
-            sound: The window as it is encoded now; the others as for `decode`.
+    ) -> Generator[TextDelta | Retract | Pending, None, tuple[WindowResult, EncodedSource]]:
+        """As `decode`; a chunk with too little text is encoded anew, with the rest of the window.
 
         Returns:
-            The new result if it is good and more probable, or longer and about as probable; else
-            `first`.
+            The first result, or a later one if it is good and more probable, or longer and about as
+            probable; and the encoded window that it is of.
         """
-        yield Retract()
-        again = yield from self.decode(sound, previous, seed, prefix, forced_phrases)
-        more_probable = again.avg_logprob - first.avg_logprob
-        least = -_ABOUT if again.characters > first.characters else 0.0
-        if self.fallback.is_good(again, sound.frames) and more_probable > least:
-            return again
-        yield from self._show_instead(again, first)
-        return first
+        result = yield from self.decode(sound, previous, seed, prefix, forced_phrases)
+        encoded, mel = sound.encoded, sound.chunk
+        if mel is None or mel.shape[1] >= sound.size:
+            return result, encoded
+        # First with what openai-whisper pads with, then with the silence behind the chunk.
+        for length, mode in ((sound.frames, "constant"), (mel.shape[1], "replicate")):
+            if not self._is_sparse(result, sound.frames):
+                break
+            whole = pad(mel[:, :length], (0, sound.size - length), mode=mode)
+            source = self._drafting.source(whole, self._options.priority)
+            yield Pending(source)
+            yield Retract()
+            padded = replace(sound, encoded=source.encoded)
+            again = yield from self.decode(padded, previous, seed, prefix, forced_phrases)
+            more_probable = again.avg_logprob - result.avg_logprob
+            least = -_ABOUT if again.characters > result.characters else 0.0
+            if self.fallback.is_good(again, sound.frames) and more_probable > least:
+                result, encoded = again, source.encoded
+            else:
+                yield from self._show_instead(again, result)
+        return result, encoded
+
+    def _is_sparse(self, result: WindowResult, frames: int) -> bool:
+        """Return whether a segment is much longer than its text takes to say."""
+        special = self._tokenizer.special
+        spans, _ = split_at_timestamps(result.tokens, special.timestamp_begin, frames)
+        for span in spans:
+            seconds = span.end - span.start
+            count = sum(token < special.eot for token in span.tokens)
+            if seconds >= _SPARSE_S and 0 < count < _SPARSE_TOKENS_PER_S * seconds:
+                return True
+        return False
 
     def _show_instead(
         self, shown: WindowResult, kept: WindowResult

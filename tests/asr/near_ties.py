@@ -47,12 +47,12 @@ def differences(
     found: list[Difference] = []
     recognizer = transcriber.recognizer
     for part in split_recording(samples, options, transcriber.window_s):
-        frames = range(part.chunk.start_frame, part.chunk.end_frame)
+        frames = range(part.start_frame, part.end_frame)
         seeks = sorted(seek for seek in {*ours, *others} if seek in frames)
         different = [seek for seek in seeks if ours[seek] != others[seek]]
         if not different:
             continue
-        mel, _ = recognizer.chunk_features(part.chunk).window(different[0])
+        mel, _ = recognizer.chunk_features(part).window(different[0])
         same = _common(ours[different[0]], others[different[0]])
         special = transcriber.tokenizer.special
         start = [special.sot]

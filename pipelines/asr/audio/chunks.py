@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.audio.features import HOP, MARGIN
+from pipelines.asr.audio.features import FRAMES_PER_SECOND, HOP, MARGIN
 from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VoiceActivity
 from pipelines.asr.options import VadOptions
@@ -36,19 +36,41 @@ SampleSpan = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """A part of a recording that contains speech.
+    """A part of a recording that contains speech, and is decoded by itself.
+
+    Where two channels of a recording are unlike, it is divided into sections of one channel or of
+    two; some 30 s of both channels are one chunk. Frames and times are those of the section.
 
     Attributes:
-        start_frame: its first frame of 10 ms, counted from the recording's start.
-        end_frame: the frame after its last one.
-        offset: position of samples[0] in the recording, in samples.
-        samples: mono float32 [n] at 16 kHz: what the STFT windows of its frames cover.
+        start_frame: Its first frame of 10 ms.
+        end_frame: The frame after its last one.
+        offset: Position of samples[0], in samples.
+        samples: Mono float32 [n] at 16 kHz, what the STFT windows of its frames cover; or two
+            channels [n, 2].
+        number: From 1, within its section.
+        last_speech_s: When the speech of the chunk before it ended.
+        section: Number of the part of the recording, with one channel or two, from 0.
+        section_start: Samples of the recording before its section.
     """
 
     start_frame: int
     end_frame: int
     offset: int
     samples: Samples
+    number: int = 1
+    last_speech_s: float = 0.0
+    section: int = 0
+    section_start: int = 0
+
+    @property
+    def start_s(self) -> float:
+        """When it begins (seconds of the recording)."""
+        return self.section_start / SAMPLE_RATE + self.start_frame / FRAMES_PER_SECOND
+
+    @property
+    def end_s(self) -> float:
+        """When it ends (seconds of the recording)."""
+        return self.section_start / SAMPLE_RATE + self.end_frame / FRAMES_PER_SECOND
 
 
 def split_at_pauses(
@@ -75,6 +97,15 @@ def split_at_pauses(
     )
     utterances: list[SampleSpan] = []  # not in a chunk yet
     utterance_start: int | None = None  # of the open utterance
+    number, last_speech_s = 1, 0.0
+
+    def next_chunk() -> Chunk:
+        nonlocal number, last_speech_s
+        chunk = history.cut(_pop_chunk(utterances, max_samples))
+        chunk = replace(chunk, number=number, last_speech_s=last_speech_s)
+        number, last_speech_s = number + 1, chunk.end_frame / FRAMES_PER_SECOND
+        return chunk
+
     for block in _rechunk(blocks, _BLOCK):
         history.append(block)
         detector.prefetch(block)
@@ -89,10 +120,10 @@ def split_at_pauses(
                 utterances.append((utterance_start, event.sample))
                 utterance_start = None
                 while utterances[-1][1] - utterances[0][0] > max_samples:
-                    yield history.cut(_pop_chunk(utterances, max_samples))
+                    yield next_chunk()
         now = history.end if utterance_start is None else utterance_start
         if utterances and (last or now - utterances[0][0] > max_samples):  # no more speech fits
-            yield history.cut(_pop_chunk(utterances, max_samples))
+            yield next_chunk()
         history.drop_before(
             utterances[0][0] if utterances else now - round(_HISTORY_S * SAMPLE_RATE)
         )

@@ -14,7 +14,6 @@ from pipelines.asr.audio.chunks import Chunk
 from pipelines.asr.audio.features import HOP
 from pipelines.asr.live.events import CommittedText, CorrectedText, CorrectionDue
 from pipelines.asr.options import TranscribeOptions
-from pipelines.asr.recording_chunks import RecordingChunk
 from pipelines.asr.results import Segment, SegmentDone
 from pipelines.asr.transcriber import Transcriber
 
@@ -139,7 +138,7 @@ def corrected_text(
     )
     chunk = Chunk(0, len(due.samples) // HOP, 0, due.samples)
     segments = list[Segment]()
-    with closing(transcriber.stream_chunks([RecordingChunk(1, chunk, 0.0)], options)) as events:
+    with closing(transcriber.stream_chunks([chunk], options)) as events:
         for event in events:
             if not is_wanted():
                 return None

@@ -21,9 +21,9 @@ from pipelines import (
     VadOptions,
 )
 from pipelines.asr import CorrectedText, CorrectionDue, SpeechEnded
+from pipelines.asr.audio.chunks import Chunk
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import LiveEvent
-from pipelines.asr.recording_chunks import RecordingChunk
 from tests.asr.live.listening import every, listen, sentence, text_of
 from tests.asr.tones import WINDOW_S, WORDS, ToneTranscriber, loudness, speak
 
@@ -44,11 +44,9 @@ class Corrector(ToneTranscriber):
         self.capabilities.word_timestamps = True  # type: ignore[attr-defined]
         self._texts = list(texts)
         self.asked: list[TranscribeOptions] = []
-        self.chunks: list[RecordingChunk] = []
+        self.chunks: list[Chunk] = []
 
-    def stream_chunks(
-        self, chunks: Sequence[RecordingChunk], options: TranscribeOptions
-    ) -> Iterator[Any]:
+    def stream_chunks(self, chunks: Sequence[Chunk], options: TranscribeOptions) -> Iterator[Any]:
         self.chunks += chunks
         self.asked.append(options)
         yield TextDelta(" what")
@@ -124,7 +122,7 @@ def test_speech_is_decoded_as_a_chunk_with_the_text_before_it() -> None:
     assert (asked.initial_prompt, asked.hotwords, asked.language) == ("mi mo ka ke.", "bo", "en")
     assert (asked.priority, asked.word_timestamps, asked.beam_size) == (7, True, 5)
     assert asked.temperatures == (0.0,), "no sampling, which makes words up"
-    assert (part.chunk.start_frame, part.chunk.end_frame) == (0, 200)
+    assert (part.start_frame, part.end_frame) == (0, 200)
 
 
 @pytest.mark.parametrize("text", [" ba be", "ba  be", "", " ", " ba bi" * 7])
