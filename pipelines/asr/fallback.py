@@ -65,13 +65,9 @@ def compression_ratio(text: str) -> float:
 
 class Fallback:
     """Decides by the thresholds of the options when an attempt at a window is good enough, when
-    further ones are in vain, and which one is kept."""
+    further ones are in vain, and which one is kept. `frames` are those of the sound, of 10 ms."""
 
     def __init__(self, options: TranscribeOptions) -> None:
-        """
-        Args:
-            options: Have the thresholds, and say whether openai-whisper's rule holds.
-        """
         self._options = options
 
     def is_silent(self, result: WindowResult) -> bool:
@@ -92,23 +88,13 @@ class Fallback:
         return certain and (self._options.openai_rules or not self._fails(result))
 
     def is_good(self, result: WindowResult, frames: int) -> bool:
-        """Return whether an attempt needs no further one.
-
-        Args:
-            result: The attempt.
-            frames: Length of the sound in frames of 10 ms.
-        """
+        """Return whether an attempt needs no further one."""
         if not self._fails(result):
             return True
         return not self._options.openai_rules and self._was_said(result, frames)
 
     def goes_on(self, attempts: Sequence[WindowResult], frames: int) -> bool:
-        """Return whether a higher temperature may help, given the failed attempts so far.
-
-        Args:
-            attempts: All so far.
-            frames: Length of the sound in frames of 10 ms.
-        """
+        """Return whether a higher temperature may help, given the failed attempts so far."""
         if self._options.openai_rules:
             return True
         best = self.best(attempts, frames)
@@ -116,19 +102,14 @@ class Fallback:
         return self._is_loop(best, frames) or not in_vain
 
     def best(self, attempts: Sequence[WindowResult], frames: int) -> WindowResult:
-        """Return the attempt that is kept when all have failed. Arguments as those of goes_on."""
+        """Return the attempt that is kept when all have failed."""
         if self._options.openai_rules:
             return attempts[-1]
         varied = [each for each in attempts if not self._is_loop(each, frames)]
         return max(varied or attempts, key=lambda each: each.avg_logprob)
 
     def is_noise(self, result: WindowResult, frames: int) -> bool:
-        """Return whether the text of the rest of a chunk was made up of noise.
-
-        Args:
-            result: The text of what followed an early end.
-            frames: Length of its sound in frames of 10 ms.
-        """
+        """Return whether the text of the rest of a chunk was made up of noise."""
         if self._options.no_speech_threshold is None:
             return False
         return result.no_speech_prob > _NO_SPEECH_IN_REST or not _fits(result, frames)

@@ -33,15 +33,6 @@ class PlainDecoder:
         compression_ratio_threshold: float | None,
         tokens_per_s: float,
     ) -> None:
-        """
-        Args:
-            model: It has encoded the buffers.
-            drafting: Drafts for its greedy requests.
-            tokenizer: The model's vocabulary.
-            logit_filters: Applied to each step.
-            compression_ratio_threshold: Text that zlib compresses by more is repetitive.
-            tokens_per_s: Upper bound of the tokens of a second of speech.
-        """
         self._model, self._drafting, self._tokenizer = model, drafting, tokenizer
         self._logit_filters = tuple(logit_filters)
         self._ratio_threshold, self._tokens_per_s = compression_ratio_threshold, tokens_per_s

@@ -53,9 +53,6 @@ class PlainTokenizer:
 
     def __init__(self, folder: Path) -> None:
         """
-        Args:
-            folder: A model folder.
-
         Raises:
             CheckpointError: Its tokenizer.json is missing, damaged, or of another kind.
         """

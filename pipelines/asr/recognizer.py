@@ -58,13 +58,6 @@ class Recognizer:
         ngrams: bool = False,
     ) -> None:
         """
-        Args:
-            folder: A model in Hugging Face's layout.
-            engine: The engine that loads the model.
-            name: The model's name in messages.
-            draft_folder: A smaller model of the same vocabulary, which drafts.
-            ngrams: Draft with n-grams of the text so far.
-
         Raises:
             CheckpointError: A folder is incomplete or damaged.
             ModelError: It holds a model of another kind, or the draft model another vocabulary.
@@ -175,10 +168,6 @@ class Recognizer:
     ) -> tuple[str, float, dict[str, float]]:
         """Detect the language of several windows, as faster-whisper does: the first that is certain
         enough decides, else most of them.
-
-        Args:
-            windows: One or more, read one by one.
-            options: Have the threshold, and the languages that may be spoken.
 
         Returns:
             Language code, its highest probability, and all probabilities of the last window.

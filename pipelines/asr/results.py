@@ -196,10 +196,6 @@ class Transcription(Iterator[Segment]):
     """
 
     def __init__(self, events: Generator[TranscriptEvent, None, None]) -> None:
-        """
-        Args:
-            events: What `Transcriber.stream` yields.
-        """
         self._events = events
         self._info: TranscriptionInfo | None = None
         self._left_out: tuple[str, ...] = ()

@@ -20,11 +20,6 @@ _NORM_EPS = 1e-7  # as in transformers
 class RawSound:
     """The samples themselves, as Moonshine takes them.
 
-    Args:
-        folder: The model folder; its preprocessor_config.json may ask for samples of mean 0 and
-            variance 1.
-        name: The model's name in messages.
-
     Raises:
         ModelError: It takes sound at another rate.
     """
@@ -44,10 +39,6 @@ class RawSound:
 
 class TransformersFeatures:
     """What a feature extractor of transformers makes.
-
-    Args:
-        folder: The model folder.
-        name: The model's name in messages.
 
     Raises:
         CheckpointError: There is no feature extractor, or it is damaged.

@@ -55,10 +55,6 @@ class SpecialTokens:
     def named(cls, ids: Mapping[str, int], where: str) -> SpecialTokens:
         """Look up the special tokens in a vocabulary.
 
-        Args:
-            ids: Token string → id.
-            where: The vocabulary's name in messages.
-
         Raises:
             CheckpointError: A required token is missing.
         """

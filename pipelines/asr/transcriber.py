@@ -392,15 +392,7 @@ class Transcriber:
         resume_from: Checkpoint | None,
         checkpoints: bool,
     ) -> Generator[TranscriptEvent, None, None]:
-        """Return the events of the sections of a recording, which clips have been cut out of.
-
-        Args:
-            sections: With samples, or chunks.
-            source: The recording; None if it is elsewhere.
-            options: As for `stream`.
-            resume_from: As for `stream`.
-            checkpoints: As for `stream`.
-        """
+        """Return the events of the sections of a recording, which clips have been cut out of."""
         first = replace(options, clip_timestamps=())
         later = replace(first, prefix=None, forced_phrases=())  # those are for the beginning
 
@@ -476,13 +468,7 @@ def _best_here() -> ResolvedModel:
 def _sections(
     blocks: Iterable[Samples], audio: AudioSource, options: TranscribeOptions
 ) -> Iterator[RecordingSection] | None:
-    """Return the sections of a recording with two channels; None if its mix is to be recognized.
-
-    Args:
-        blocks: Of `judged_blocks`.
-        audio: The recording.
-        options: Have the parts that are recognized.
-    """
+    """Return the sections of a recording with two channels; None if its mix is to be recognized."""
     if options.in_chunks or not options.clip_timestamps:
         duration_s: float | None = getattr(audio, "duration_s", None)
         if isinstance(audio, np.ndarray):

@@ -158,15 +158,7 @@ def transcribe_sections(
     resume_from: Checkpoint | None,
     checkpoints: bool,
 ) -> Events:
-    """Return the events of a recording, in the order of time.
-
-    Args:
-        transcribe: Recognizes a part with one channel.
-        sections: From `sections_of` or `sections_of_parts`, or those of chunks.
-        duration_s: Seconds of the recording, or None.
-        resume_from: Where an earlier run stopped.
-        checkpoints: Yield a Checkpoint wherever a run can be resumed.
-    """
+    """Return the events of a recording, in the order of time."""
     done = Checkpoint(0) if resume_from is None else resume_from
     begun = resume_from is not None
     left_out_s = 0.0

@@ -121,19 +121,6 @@ class WindowDecoder:
         last_timestamp: int,
         alignment_heads: Sequence[tuple[int, int]],
     ) -> None:
-        """
-        Args:
-            engine: The engine with the loaded model.
-            drafting: Drafts for greedy decoding; it has encoded the windows.
-            tokenizer: The model's vocabulary.
-            options: How to decode.
-            sot_sequence: Ids of start of transcript, and of language and task for multilingual
-                models.
-            suppressed: Ids that are never generated.
-            max_positions: Positions of the decoder; half of them are for the prompt.
-            last_timestamp: Id of the timestamp at the end of the window.
-            alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
-        """
         self._engine, self._drafting = engine, drafting
         self._tokenizer = tokenizer
         self._options = options

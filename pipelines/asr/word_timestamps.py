@@ -56,15 +56,6 @@ class WordAligner:
         prepended: str,
         appended: str,
     ) -> None:
-        """
-        Args:
-            attend: Runs the decoder on given tokens; returns logits and alignment attention.
-            tokenizer: The model's vocabulary.
-            sot_sequence: The decoder's prompt up to the task, without previous text.
-            language: Code of the language.
-            prepended: Punctuation that belongs to the word after it.
-            appended: Punctuation that belongs to the word before it.
-        """
         self._attend, self._tokenizer = attend, tokenizer
         self._sot_sequence = tuple(sot_sequence)
         self._language, self._prepended, self._appended = language, prepended, appended
@@ -257,14 +248,7 @@ def _join_punctuation(timings: list[_Timing], prepended: str, appended: str) -> 
 
 
 def _with_words(segment: Segment, words: list[Word], median: float, last_speech: float) -> Segment:
-    """The segment with its words, their bounds reconciled.
-
-    Args:
-        segment: The segment.
-        words: Its words, one or more.
-        median: Duration of a word in seconds.
-        last_speech: Seconds at which the speech before ended.
-    """
+    """The segment with its words, their bounds reconciled."""
     longest = 2 * median
     first = words[0]
     if first.end - last_speech > 4 * median and (

@@ -47,13 +47,7 @@ def bytes_of(kind: str, shape: tuple[int, ...]) -> int:
 
 
 def decode(kind: str, content: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.floating]:
-    """The numbers of an array: float16 where it is stored so, else float32.
-
-    Args:
-        kind: A value of GGML_KINDS.
-        content: Its bytes.
-        shape: Of the result.
-    """
+    """The numbers of an array: float16 where it is stored so, else float32."""
     if kind == "bfloat16":  # the upper half of a float32
         return (content.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
     if kind in _PLAIN_BYTES:

@@ -39,12 +39,6 @@ def ctranslate2_translation(
 ) -> ForeignModel:
     """A folder with a translation model.
 
-    Args:
-        file: Its model.bin.
-        folder: Holds vocabularies and sentencepiece models.
-        languages: Codes of source and target, where the package states them.
-        tool: The program that the folder comes from, for messages.
-
     Raises:
         CheckpointError: The model is of a kind that the engine does not run, or incomplete.
     """

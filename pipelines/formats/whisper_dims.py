@@ -102,12 +102,7 @@ class WhisperDims:
     def generation_config(
         self, special: Mapping[str, int], heads: list[list[int]] | None
     ) -> dict[str, Any]:
-        """generation_config.json.
-
-        Args:
-            special: The special tokens and their ids.
-            heads: The alignment heads, if they are known.
-        """
+        """generation_config.json."""
         config: dict[str, Any] = {
             "is_multilingual": not self.is_english,
             **_ids(special),

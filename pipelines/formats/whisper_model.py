@@ -144,18 +144,7 @@ def _whisper(
     folder: Path,
     generation: Mapping[str, Any] | None = None,
 ) -> ForeignModel:
-    """The files of a model with these sizes.
-
-    Args:
-        tool: The program.
-        weights: Its file.
-        link: The name by which the file is found.
-        kind: Kind of its numbers.
-        dims: The sizes.
-        tokens: Finds the text tokens, in the order of their ids.
-        folder: Where a tokenizer.json may lie, which goes first.
-        generation: Settings of generation that the program keeps.
-    """
+    """The files of a model with these sizes."""
     name = folder.name if weights.name == "model.bin" else weights.name
     tokenizer = folder / "tokenizer.json"
     has_tokenizer = tokenizer.is_file()

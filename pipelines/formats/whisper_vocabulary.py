@@ -24,11 +24,6 @@ _MOST_BYTES = 16 << 20  # openai-whisper's files have 0.8 MB
 def vocabulary_files(tokens: Sequence[bytes], dims: WhisperDims, where: str) -> dict[str, Any]:
     """The files of a tokenizer.
 
-    Args:
-        tokens: The bytes of each text token, in the order of the ids; further ones are ignored.
-        dims: The sizes of the model.
-        where: Name of the model in messages.
-
     Returns:
         vocab.json and added_tokens.json as objects, merges.txt as text.
 

@@ -70,11 +70,6 @@ def join_alignments(
 ) -> Alignment | None:
     """The alignment of a text from those of its parts.
 
-    Args:
-        source: The source text.
-        text: Its translation.
-        parts: The sentences, in the order in which they occur in both.
-
     Returns:
         None where a part has no alignment.
     """

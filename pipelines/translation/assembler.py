@@ -45,10 +45,9 @@ class TextAssembler:
         self._text.append(text)
         return text
 
-    def trailing_space(self) -> str:
-        """Add the white space at the end of the text, and return it."""
-        self._text.append(self._leading_space)
-        return self._leading_space
+    def add_space(self, space: str) -> None:
+        """Add white space at the end of the text."""
+        self._text.append(space)
 
     def close(self, sentence: SentenceTranslation) -> None:
         """End the sentence."""
@@ -65,12 +64,7 @@ class TextAssembler:
         return tuple(self._sentences)
 
     def finish(self, source: str, word_alignments: bool = False) -> Translation:
-        """The complete translation.
-
-        Args:
-            source: All of the source text.
-            word_alignments: Join the alignments of the sentences.
-        """
+        """The complete translation."""
         warnings = [
             f'"{excerpt(sentence.source)}": {warning}'
             for sentence in self._sentences

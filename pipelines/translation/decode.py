@@ -56,13 +56,27 @@ class SentenceChoices:
 
 
 @dataclass(frozen=True)
+class TextEnd:
+    """The end of a text, in the stream of its sentences.
+
+    Attributes:
+        source: All of the text.
+        trailing_space: The white space after its last sentence.
+        word_alignments: Whether the result gets a word alignment.
+    """
+
+    source: str
+    trailing_space: str
+    word_alignments: bool
+
+
+@dataclass(frozen=True)
 class SentenceRequest:
     """A sentence to be translated, or to be copied.
 
     Attributes:
         source: The text of the sentence.
         leading_space: The white space before it.
-        full_text: On the last request of a text: all of that text. None on the others.
         source_ids: Token ids, eos and language tokens included; empty for a sentence to copy.
         target_language: The target code of the tokenizer; None for models with one target.
         source_language: The source code of the tokenizer; None for models that need none.
@@ -73,11 +87,11 @@ class SentenceRequest:
         word_alignments: Whether the result gets a word alignment.
         is_part: It is a part of a sentence that was split, and is not split further.
         isolates: Parts of it that controls of direction enclosed; put back unless it streams.
+        end: The end of the text, after its last sentence.
     """
 
     source: str
     leading_space: str = ""
-    full_text: str | None = None
     source_ids: Sequence[int] = ()
     target_language: str | None = None
     source_language: str | None = None
@@ -88,6 +102,7 @@ class SentenceRequest:
     word_alignments: bool = False
     is_part: bool = False
     isolates: tuple[Isolate, ...] = ()
+    end: TextEnd | None = None
 
 
 @dataclass(frozen=True)
@@ -130,14 +145,7 @@ class Attempt:
 
 
 class SentenceDecoder:
-    """Decodes sentences with one model.
-
-    Args:
-        model: The loaded model.
-        tokenizer: Its tokenizer.
-        defaults: Its generation_config.json.
-        drafting: Encodes sentences, and drafts for their greedy decoding. None: without drafts.
-    """
+    """Decodes sentences with one model."""
 
     def __init__(
         self,
@@ -158,10 +166,6 @@ class SentenceDecoder:
     ) -> Generator[str | Pending, None, Attempt]:
         """Read the first generation.
 
-        Args:
-            sentence: A submitted sentence.
-            stable_text: Decides which text is final; None to yield none.
-
         Yields:
             Text of the translation as soon as it is final, and Pending.
 
@@ -181,11 +185,6 @@ class SentenceDecoder:
         prefix: Attempt,
     ) -> Generator[str | Pending, None, Attempt]:
         """Generate again from the same encoded source.
-
-        Args:
-            sentence: A submitted sentence.
-            logit_filters: Applied beside those of the model.
-            prefix: The beginning of an earlier attempt, from which this one continues.
 
         Yields:
             Pending.

@@ -56,11 +56,6 @@ def read_generation_defaults(
 ) -> GenerationDefaults:
     """Read generation_config.json, or in older folders the same keys of config.json.
 
-    Args:
-        folder: The model folder.
-        architecture: The model's architecture.
-        whole_lines: Whether its lengths, repetition limit and forced end are obeyed, too.
-
     Raises:
         CheckpointError: A value is invalid.
     """

@@ -33,12 +33,7 @@ class LiveTranslation:
 
 
 class LiveTranslator:
-    """Translates one stream of text, which is added to and never changed.
-
-    Args:
-        translator: May be shared by several live translators.
-        options: As for Translator.translate.
-    """
+    """Translates one stream of text, which is added to and never changed."""
 
     def __init__(self, translator: Translator, options: TranslateOptions | None = None) -> None:
         self._translator = translator

@@ -21,11 +21,6 @@ _Part = tuple[list[str], TranslateOptions]
 class ParallelTranslator:
     """Translates lines in worker processes.
 
-    Args:
-        translator: Its model and settings are those of the workers.
-        workers: The number of processes.
-        threads: CPU threads of each.
-
     Raises:
         OptionError: The translator is on a GPU, which the processes would share, or has a drafter.
     """

@@ -13,7 +13,7 @@ from pipelines.languages import (
     is_one_language,
     two_letter,
 )
-from pipelines.translation.decode import SentenceChoices, SentenceRequest
+from pipelines.translation.decode import SentenceChoices, SentenceRequest, TextEnd
 from pipelines.translation.text.invisible import isolates_within, visible
 from pipelines.translation.text.passthrough import is_link, split_passthrough
 from pipelines.translation.text.sentences import SentenceSpan, split_sentences, split_to_fit
@@ -153,8 +153,8 @@ class Preprocessor:
     first_choices: SentenceChoices = SentenceChoices()
     choices: SentenceChoices = SentenceChoices()
 
-    def requests(self, text: str) -> Iterator[SentenceRequest]:
-        """The requests of a text, in order; one at least, the last with `full_text`.
+    def requests(self, text: str) -> Iterator[SentenceRequest | TextEnd]:
+        """Yield the sentences of a text, the last one with its `end`; only that if it has none.
 
         Raises:
             UnsupportedTask: The text names a target language that the model lacks, and the
@@ -162,17 +162,21 @@ class Preprocessor:
             OptionError: Neither the text nor the options name one of several targets.
         """
         target, body, warnings = self._target_of(text)
-        request = SentenceRequest("", warnings=warnings, word_alignments=self.word_alignments)
-        choices = self.first_choices
-        for index, following in enumerate(self._sentence_requests(body, target)):
-            if index:
-                yield request
+        choices, space = self.first_choices, ""
+        last: SentenceRequest | None = None
+        for request in self._sentence_requests(body, target):
+            if not request.source:
+                space = request.leading_space
+                continue
+            if last is None:
+                request = replace(request, warnings=(*warnings, *request.warnings))
             else:
-                following = replace(following, warnings=(*warnings, *following.warnings))
-            if following.source_ids:
-                following, choices = replace(following, choices=choices), self.choices
-            request = following
-        yield replace(request, full_text=text)
+                yield last
+            if request.source_ids:
+                request, choices = replace(request, choices=choices), self.choices
+            last = request
+        end = TextEnd(text, space, self.word_alignments)
+        yield end if last is None else replace(last, end=end)
 
     def _target_of(self, text: str) -> tuple[str | None, str, tuple[str, ...]]:
         """(target code, the text without a leading ">>xxx<<", warnings)."""

@@ -14,10 +14,6 @@ def max_target_tokens(source_tokens: int, max_new_tokens: int) -> int:
     """The target tokens of a sentence at most, eos included: 3 × source + 16.
 
     Translations rarely have twice as many tokens as their source; the 16 are for short ones.
-
-    Args:
-        source_tokens: The number of source ids.
-        max_new_tokens: The model's own limit.
     """
     return min(3 * source_tokens + 16, max_new_tokens)
 
@@ -29,9 +25,6 @@ class RepetitionDetector:
     least; or any 4-gram that occurs a fourth time, also with other tokens in between. A source that
     repeats itself raises both limits: the run by twice its own longest run, the count of 4-grams to
     three times its own.
-
-    Args:
-        source: The source ids.
 
     Attributes:
         settled: How many tokens are certainly not part of a loop.

@@ -51,6 +51,7 @@ from pipelines.translation.decode import (
     SentenceChoices,
     SentenceDecoder,
     SentenceRequest,
+    TextEnd,
 )
 from pipelines.translation.fallback import translate_sentence
 from pipelines.translation.generation_config import read_generation_defaults
@@ -392,9 +393,9 @@ class Translator:
         preprocessor = self._preprocessor(options, {"split_sentences": False})
         assembler, tokens, copied = TextAssembler(), None, ""
         for request in preprocessor.requests(sentence):
-            text = request.source
-            if request.source_ids and tokens is not None:
+            if isinstance(request, TextEnd) or (request.source_ids and tokens is not None):
                 break
+            text = request.source
             if request.source_ids:
                 tokens = self._decoder.retranslate(request, prefix, draft)
                 text = self.tokenizer.decode(tokens)
@@ -407,9 +408,6 @@ class Translator:
 
     def word_probabilities(self, translation: Translation) -> tuple[tuple[Span, float], ...]:
         """How certain the model is of each word of a translation that it has made.
-
-        Args:
-            translation: From `translate`, `translate_lines` or `stream`.
 
         Returns:
             The span of each word in `translation.text`, and the mean probability of its tokens;
@@ -461,7 +459,7 @@ class Translator:
     @staticmethod
     def _requests(
         lines: Iterable[str | None], preprocessor: Preprocessor
-    ) -> Iterator[SentenceRequest | None]:
+    ) -> Iterator[SentenceRequest | TextEnd | None]:
         for line in lines:
             if line is None:
                 yield None
@@ -506,46 +504,49 @@ def _translations(
 
 
 def _translation_events(
-    requests: Iterable[SentenceRequest | None], decoder: SentenceDecoder, live: bool
+    requests: Iterable[SentenceRequest | TextEnd | None], decoder: SentenceDecoder, live: bool
 ) -> Generator[TranslationEvent, None, None]:
-    """Deltas, complete sentences and complete texts, in order. Closing it cancels the rest.
+    """Yield deltas, complete sentences and complete texts, in order.
 
-    live: deltas come as soon as text is final; otherwise in whole sentences.
+    Closing it cancels the rest. With `live`, deltas come as soon as text is final, otherwise in
+    whole sentences.
 
-    Raises NumericalError, with the sentence, after all sentences before it.
+    Raises:
+        NumericalError: With the sentence, after all sentences before it.
     """
     tasks = (None if each is None else _sentence_task(decoder, each, live) for each in requests)
-    items: Generator[SentenceRequest | str | SentenceTranslation, None, None]
+    items: Generator[SentenceRequest | str | SentenceTranslation | TextEnd, None, None]
     items = interleave(tasks, _LIMITS)
-    assembler, request = TextAssembler(), SentenceRequest("")
+    assembler = TextAssembler()
     with closing(items):
         for item in items:
             if isinstance(item, SentenceRequest):
-                request = item
-                assembler.open(request.leading_space, request.source)
-                if not request.source and request.leading_space:
-                    yield TranslationDelta(assembler.trailing_space())
+                assembler.open(item.leading_space, item.source)
             elif isinstance(item, SentenceTranslation):
                 assembler.close(item)
                 yield SentenceDone(item.source, item.text)
+            elif isinstance(item, TextEnd):
+                if item.trailing_space:
+                    assembler.add_space(item.trailing_space)
+                    yield TranslationDelta(item.trailing_space)
+                yield TranslationDone(assembler.finish(item.source, item.word_alignments))
+                assembler = TextAssembler()
             elif delta := assembler.add(item):
                 yield TranslationDelta(delta)
-            ended = not request.source or isinstance(item, SentenceTranslation)
-            if ended and request.full_text is not None:
-                done = assembler.finish(request.full_text, request.word_alignments)
-                yield TranslationDone(done)
-                assembler = TextAssembler()
 
 
 def _sentence_task(
-    decoder: SentenceDecoder, request: SentenceRequest, live: bool
-) -> Task[SentenceRequest | str | SentenceTranslation]:
-    """The request, then its text and its translation, unless it is white space only."""
-    yield request
-    if not request.source:
+    decoder: SentenceDecoder, request: SentenceRequest | TextEnd, live: bool
+) -> Task[SentenceRequest | str | SentenceTranslation | TextEnd]:
+    """Yield the request, its text, its translation, and the end of the text after the last one."""
+    if isinstance(request, TextEnd):
+        yield request
         return
+    yield request
     try:
         yield from translate_sentence(decoder, request, live)
     except NumericalError as error:
         message = f'"{excerpt(request.source)}" could not be translated: {error}'
         raise NumericalError(message) from error
+    if request.end is not None:
+        yield request.end

@@ -14,10 +14,6 @@ def word_probabilities(
 ) -> tuple[tuple[Span, float], ...]:
     """The span of each word in the text of a translation, and its probability.
 
-    Args:
-        translation: With its sentences.
-        decode: Target ids → text.
-
     Returns:
         The mean probability of the tokens of each word, as for recognized words; not of words that
         were copied.

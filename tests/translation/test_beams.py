@@ -7,6 +7,7 @@ import torch
 from transformers.generation.utils import GenerationMixin
 
 from pipelines.translation import TranslateOptions, Translator
+from pipelines.translation.decode import SentenceRequest
 from tests.engine.oracle import encoded, reference
 
 pytestmark = pytest.mark.oracle
@@ -25,6 +26,7 @@ def test_translations_with_beams_equal_generate(demo: Translator) -> None:
     options = TranslateOptions(beam_size=4)
     for text, ours in zip(SENTENCES, demo.translate(SENTENCES, options), strict=True):
         (job,) = demo._preprocessor(options, {}).requests(text)
+        assert isinstance(job, SentenceRequest)
         with torch.inference_mode():
             theirs = GenerationMixin.generate(
                 oracle,

@@ -14,6 +14,7 @@ from transformers.generation.utils import GenerationMixin
 from edgeapp.batch.texts.line_formats import as_json
 from pipelines.errors import OptionError
 from pipelines.translation import TranslateOptions, Translator
+from pipelines.translation.decode import SentenceRequest
 from tests.engine.oracle import encoded, reference
 
 TEXT = "I would like a cup of coffee, please."
@@ -24,6 +25,7 @@ def generate(translator: Translator, **settings: Any) -> Any:
     oracle = reference(translator.model.folder)
     defaults = translator._decoder.defaults
     (job,) = translator._preprocessor(TranslateOptions(), {}).requests(TEXT)
+    assert isinstance(job, SentenceRequest)
     begun = settings.pop("begun", [])
     with torch.inference_mode():
         return GenerationMixin.generate(

@@ -138,6 +138,7 @@ def test_no_text_becomes_a_control_token(case: Case, folder: Path, translator: T
             )
     assert taken_in, "transformers has become safe: compare with it"
     for job in translator._preprocessor(options(case), {}).requests("We want </s> bread"):
+        assert isinstance(job, SentenceRequest)
         assert list(job.source_ids).count(framed[-1]) <= 1
 
 
@@ -152,7 +153,8 @@ def jobs_of(
     """Those that the model is asked for; what it cannot read is left out."""
     preprocessor = translator._preprocessor(options, {})
     every = [job for text in sentences for job in preprocessor.requests(text)]
-    return [job for job in every if job.source_ids and not job.warnings]
+    sentence_jobs = [job for job in every if isinstance(job, SentenceRequest)]
+    return [job for job in sentence_jobs if job.source_ids and not job.warnings]
 
 
 def test_greedy_ids_and_text(

@@ -231,12 +231,7 @@ def as_mono(block: Block, name: str, channel_axis: int | None = None) -> tuple[i
 
 
 def cancels(energies: NDArray[np.float64], mixed: float) -> bool:
-    """Return whether channels cancel each other: their mean is 20 dB below the louder one.
-
-    Args:
-        energies: Sum of squares of each channel.
-        mixed: Sum of squares of their mean.
-    """
+    """Return whether channels cancel each other: their mean is 20 dB below the louder one."""
     return bool(mixed < _CANCELLED * energies.max(initial=0.0))
 
 

@@ -161,12 +161,6 @@ class FileFeatures(_Features):
     """Windows of a complete recording. The loudest frame of all of it sets the floor."""
 
     def __init__(self, samples: Samples, n_mels: int, window: int) -> None:
-        """
-        Args:
-            samples: mono float32 [n] at 16 kHz.
-            n_mels: mel bands, 80 or 128.
-            window: frames in the model's window.
-        """
         super().__init__(n_mels, window)
         self._samples = samples
         self._frames = len(samples) // HOP
@@ -272,12 +266,6 @@ class StreamFeatures(_Features):
     """
 
     def __init__(self, blocks: Iterator[Samples], n_mels: int, window: int) -> None:
-        """
-        Args:
-            blocks: mono float32 [n] each, at 16 kHz, of any lengths.
-            n_mels: mel bands, 80 or 128.
-            window: frames in the model's window.
-        """
         super().__init__(n_mels, window)
         self._blocks = blocks
         self._ended = False

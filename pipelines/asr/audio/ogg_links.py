@@ -17,13 +17,7 @@ _MAX_LINKS = 10_000  # what follows belongs to the last one
 
 
 class OggLink:
-    """A part of a file as a file for libav.
-
-    Args:
-        file: The whole file.
-        start: Offset of the part.
-        end: Offset of its end.
-    """
+    """A part of a file as a file for libav."""
 
     def __init__(self, file: Any, start: int, end: int) -> None:
         self._file, self._start, self._end = file, start, end
@@ -56,11 +50,7 @@ class OggLink:
 
 
 def ogg_links(file: Any) -> list[OggLink]:
-    """Return the links of an Ogg file that has more than one; else an empty list.
-
-    Args:
-        file: A file that can be sought in. Its position is kept.
-    """
+    """Return the links of an Ogg file that has more than one; else an empty list."""
     position = file.tell()
     try:
         starts, end = _starts(file)

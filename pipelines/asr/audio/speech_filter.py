@@ -36,10 +36,6 @@ WINDOW_VAD = VadOptions(
 def keep_speech(samples: Samples, options: VadOptions) -> tuple[Samples, SpeechMap]:
     """The parts of a recording with speech, one after the other.
 
-    Args:
-        samples: Mono float32 [n] at 16 kHz.
-        options: What counts as speech.
-
     Returns:
         The samples [m] of these parts, and where they were.
     """
@@ -138,10 +134,6 @@ class SpeechMap:
     """Finds times of a recording from times of its speech alone."""
 
     def __init__(self, spans: Sequence[SampleSpan]) -> None:
-        """
-        Args:
-            spans: The parts that were kept, in ascending order.
-        """
         self._ends: list[int] = []  # samples of speech up to the end of each part
         self._silence_s: list[float] = []  # seconds left out before each part
         silence = previous = 0

@@ -281,11 +281,7 @@ class VoiceActivity:
         return [SpeechAudio(start, samples)]
 
     def _trim_history(self, pause: int) -> None:
-        """Outside utterances: keep only the audio that the next pre-roll may need.
-
-        Args:
-            pause: samples of silence up to now.
-        """
+        """Outside utterances: keep only the audio that the next pre-roll may need."""
         if self._resuming and pause < self._min_silence:
             return
         self._resuming = False

@@ -80,9 +80,6 @@ class VisibleText:
     ) -> Iterator[tuple[SentenceSpan, tuple[Isolate, ...]]]:
         """Put the controls of direction between sentences back.
 
-        Args:
-            spans: The sentences of `text`.
-
         Yields:
             Each sentence, with the controls before it in its leading space, and the isolates in it.
         """

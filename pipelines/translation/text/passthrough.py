@@ -96,11 +96,6 @@ def split_passthrough(
     placeholders such as {name}, $t(key) and %s, tags, ">>xxx<<" codes, words outside the
     vocabulary, and marks outside the vocabulary at the edges of other words.
 
-    Args:
-        span: The sentence.
-        language: Its language, or None.
-        has_unknown: Whether a text has pieces outside the vocabulary.
-
     Yields:
         (part, whether to copy it). The first part has the sentence's leading space.
     """

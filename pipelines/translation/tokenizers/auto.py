@@ -22,11 +22,6 @@ from pipelines.translation.tokenizers.wrapped import WrappedTokenizer
 def open_tokenizer(folder: Path, defaults: GenerationDefaults, name: str) -> TextTokenizer:
     """Return the tokenizer in a folder.
 
-    Args:
-        folder: The model folder.
-        defaults: Its generation_config.json.
-        name: The model's name, for messages.
-
     Raises:
         CheckpointError: A file is missing or damaged.
         UnsupportedTask: The model is not one for translation.

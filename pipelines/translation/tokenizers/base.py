@@ -30,13 +30,7 @@ class TextTokenizer(Protocol):
     def encode(
         self, text: str, target_language: str | None = None, source_language: str | None = None
     ) -> list[int]:
-        """The source ids of a sentence, special tokens included.
-
-        Args:
-            text: The sentence.
-            target_language: One of target_codes.
-            source_language: One of source_codes.
-        """
+        """The source ids of a sentence, special tokens included."""
         ...
 
     def encode_target(self, text: str) -> list[int]:
@@ -74,14 +68,7 @@ def encode_normalized(
     target_language: str | None,
     source_language: str | None,
 ) -> list[int]:
-    """The source ids of a normalized sentence, special tokens included.
-
-    Args:
-        tokenizer: The model's tokenizer.
-        text: The sentence as it was given.
-        target_language: One of its target_codes.
-        source_language: One of its source_codes.
-    """
+    """The source ids of a normalized sentence, special tokens included."""
     return tokenizer.encode(normalize(tokenizer, text), target_language, source_language)
 
 

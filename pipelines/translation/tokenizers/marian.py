@@ -26,9 +26,6 @@ from pipelines.translation.tokenizers.files import (
 class MarianTokenizer:
     """Implements TextTokenizer for Marian models, such as opus-mt.
 
-    Args:
-        folder: The model folder.
-
     Attributes:
         source_language, target_language: By tokenizer_config.json, or None.
         source_codes: Empty: the source language needs no token.

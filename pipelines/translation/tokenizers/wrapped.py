@@ -20,9 +20,6 @@ class WrappedTokenizer:
 
     No code of the folder is run.
 
-    Args:
-        folder: The model folder.
-
     Raises:
         CheckpointError: transformers cannot read the tokenizer.
         ModelError: It needs a package that is not installed.
