@@ -47,12 +47,13 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.loading",
         "pipelines.notices",
         "pipelines.reading",
+        "pipelines.subtitles",
         "pipelines.text_language",
         "pipelines.translation",
     },
     # The package itself only hands out names, when asked for them.
     "pipelines": {"pipelines.openmp"},
-    "pipelines.asr": {"pipelines.engine", "pipelines.hub", *_TEXT},
+    "pipelines.asr": {"pipelines.engine", "pipelines.hub", "pipelines.subtitles", *_TEXT},
     "pipelines.reading": {"pipelines.engine", "pipelines.hub", *_TEXT},
     "pipelines.translation": {"pipelines.engine", "pipelines.families", "pipelines.hub", *_TEXT},
     "pipelines.hub": {
@@ -117,6 +118,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.loading": {"pipelines.errors"},
     "pipelines.options": {"pipelines.errors"},
     "pipelines.openmp": set(),
+    "pipelines.subtitles": {"pipelines.errors"},
     "pipelines.text": set(),
     "pipelines.malloc": set(),
     "pipelines.daemon_threads": set(),

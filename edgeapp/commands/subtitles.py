@@ -53,7 +53,7 @@ def check(
         from edgeapp.documents.subtitle_file import read
         from edgeapp.documents.subtitle_markup import plain_text
         from edgeapp.subtitles.check import violations
-        from edgeapp.subtitles.formats import Cue, stamp
+        from pipelines.subtitles import Cue, stamp
 
         for path in files:
             try:

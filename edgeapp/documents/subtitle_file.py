@@ -23,8 +23,8 @@ from edgeapp.documents.text_encoding import (
     stated_encoding,
     text_of_head,
 )
-from edgeapp.subtitles.formats import Cue
 from pipelines import InputError
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from pysubs2 import SSAFile

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from edgeapp.documents.references import unescaped
-from edgeapp.subtitles.direction import (
+from edgeapp.subtitles.line_breaks import display_width, lay_out, words_to_break
+from pipelines.subtitles import (
     SPACES,
     edge_marks,
     is_right_to_left,
     with_marks,
     without_edge_marks,
 )
-from edgeapp.subtitles.line_breaks import display_width, lay_out, words_to_break
 
 __all__ = ["Tag", "Utterance", "line_break", "plain_text", "render_cue", "utterances"]
 

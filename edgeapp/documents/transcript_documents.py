@@ -6,8 +6,8 @@ import io
 import re
 from collections.abc import Iterator
 
-from edgeapp.subtitles.formats import Transcript, stamp
 from edgeapp.subtitles.passages import Passage, passages
+from pipelines.subtitles import Transcript, stamp
 
 __all__ = ["to_docx", "to_markdown"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from edgeapp.documents.transcript_documents import to_docx, to_markdown
-from edgeapp.subtitles.formats import CUE_WRITERS, Timed, Transcript, to_json
 from edgeapp.subtitles.passages import bilingual, passages
 from edgeapp.subtitles.shaping import timed_words
 from edgeapp.subtitles.speakers import with_speakers
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import OptionError
+from pipelines.subtitles import CUE_WRITERS, Timed, Transcript, to_json
 
 __all__ = ["ALL", "FORMATS", "TranscriptFormat", "formats_of", "render"]
 

@@ -21,8 +21,8 @@ from edgeapp.history.records import Record, Summary, to_record, to_summary
 from edgeapp.history.sounds import DEFAULT_QUOTA_MB, SoundFolder
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
-from edgeapp.subtitles.formats import Cue
 from pipelines import OutputError
+from pipelines.subtitles import Cue
 
 __all__ = ["History"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from edgeapp.history.journal import Entry, entry_of, insert_entry
 from edgeapp.history.text_folding import fold_text
-from edgeapp.subtitles.formats import Timed
+from pipelines.subtitles import Timed
 
 __all__ = ["Row", "Splice", "rewrite", "spliced", "stored_rows"]
 

@@ -14,9 +14,9 @@ from typing import Literal
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.history.word_times import words_to_json
-from edgeapp.subtitles.formats import Cue, Timed
 from edgeapp.subtitles.speakers import speaker_of
 from pipelines import OutputError
+from pipelines.subtitles import Cue, Timed
 
 __all__ = [
     "Entry", "Heading", "Journal", "Kind", "entry_of", "from_microseconds", "insert_entry",

@@ -15,7 +15,7 @@ from edgeapp.history.word_times import (
     doubts_from_json,
     words_from_json,
 )
-from edgeapp.subtitles.formats import Transcript
+from pipelines.subtitles import Transcript
 
 __all__ = ["Record", "Summary", "to_record", "to_summary"]
 
@@ -58,7 +58,7 @@ class Record(Summary):
     """A complete record.
 
     Attributes:
-        transcript: for edgeapp.subtitles.formats.render; its segments are cues.
+        transcript: for pipelines.subtitles.render; its segments are cues.
         text: all of the text.
         translation: all of the translation; "" without one.
     """

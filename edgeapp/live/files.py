@@ -23,14 +23,13 @@ from edgeapp.live.events import (
 )
 from edgeapp.live.timeline import LONG_GAP_S
 from edgeapp.output_errors import check_output, free_name, output_errors
-from edgeapp.subtitles.direction import with_marks
-from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.line_breaks import lay_out, words_to_break
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from edgeapp.subtitles.speakers import with_speakers
 from edgeapp.subtitles.style import DEFAULT_STYLE
 from pipelines import CommittedText, OptionError, OutputError, PartialText
 from pipelines.asr import SpeechEnded
+from pipelines.subtitles import Cue, stamp, with_marks
 
 __all__ = ["LiveOutputFile", "last_time", "plan_outputs"]
 

@@ -15,7 +15,6 @@ from edgeapp.live.events import (
     WarningRaised,
 )
 from edgeapp.live.pair_translators import PairTranslators, missing_pair_message
-from edgeapp.subtitles.formats import Cue
 from pipelines import (
     LANGUAGES,
     SAMPLE_RATE,
@@ -33,6 +32,7 @@ from pipelines.asr import (
     SpeechEnded,
     UpdateDecoded,
 )
+from pipelines.subtitles import Cue
 
 __all__ = ["SpeechChannel", "other_language_message"]
 

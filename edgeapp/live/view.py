@@ -23,12 +23,12 @@ from edgeapp.live.events import (
     WarningRaised,
     speaker_and_event,
 )
-from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.line_breaks import words_to_break
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from edgeapp.subtitles.speakers import with_speakers
 from pipelines import CommittedText, PartialText
 from pipelines.asr import SpeechEnded
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -18,10 +18,10 @@ from edgeapp.documents.transcript_formats import FORMATS, formats_of, render
 from edgeapp.history import SpokenCue, TranslatedCue
 from edgeapp.live.speakers import MAX_SPEAKER_CHARACTERS
 from edgeapp.server.client_json import read_json
-from edgeapp.subtitles.formats import Transcript
 from edgeapp.subtitles.shaping import shaped
 from edgeapp.subtitles.speakers import speaker_of
 from pipelines import EdgeError, InputError, Segment, Word
+from pipelines.subtitles import Transcript
 
 __all__ = ["render_message", "transcript_of"]
 

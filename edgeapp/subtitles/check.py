@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edgeapp.subtitles.formats import Timed
 from edgeapp.subtitles.line_breaks import NEVER, break_cost, display_width, words_to_break
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
+from pipelines.subtitles import Timed
 
 __all__ = ["RULES", "Violation", "violations"]
 

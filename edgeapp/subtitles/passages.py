@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import pairwise
 
-from edgeapp.subtitles.formats import Cue, Timed, Transcript
 from edgeapp.subtitles.line_breaks import (
     break_cost,
     display_width,
@@ -19,6 +18,7 @@ from edgeapp.subtitles.line_breaks import (
 from edgeapp.subtitles.shaping import TimedWord, narrowed, timed_words
 from edgeapp.subtitles.speakers import by_speaker, speaker_of
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
+from pipelines.subtitles import Cue, Timed, Transcript
 
 __all__ = ["Passage", "bilingual", "passages"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from edgeapp.subtitles.formats import Cue
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from pipelines import Segment, Word

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from edgeapp.subtitles.formats import Cue, Timed, Transcript
 from edgeapp.subtitles.line_breaks import (
     break_cost,
     display_width,
@@ -17,6 +16,7 @@ from edgeapp.subtitles.line_breaks import (
 )
 from edgeapp.subtitles.speakers import by_speaker
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
+from pipelines.subtitles import Cue, Timed, Transcript
 
 if TYPE_CHECKING:
     from pipelines import Segment

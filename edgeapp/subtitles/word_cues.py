@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.shaping import TimedWord
 from pipelines import OptionError
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from pipelines import Segment, Word

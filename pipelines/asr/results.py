@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import TypeAlias
 
 from pipelines.decoding_choices import Alternative as Alternative
 from pipelines.errors import EngineError
+from pipelines.subtitles import Transcript, check_format_name, render
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ class Transcription(Iterator[Segment]):
         self._events = events
         self._info: TranscriptionInfo | None = None
         self._left_out: tuple[str, ...] = ()
-        self._texts: list[str] = []  # of the segments so far
+        self._segments: list[Segment] = []  # so far
 
     @property
     def info(self) -> TranscriptionInfo:
@@ -232,11 +235,41 @@ class Transcription(Iterator[Segment]):
 
     @property
     def text(self) -> str:
-        """The text of the whole recording, which is decoded to its end. Segments that have been
-        read are a part of it, and are not yielded again."""
+        """The text of the whole recording, which is decoded to its end."""
+        return "".join(segment.text for segment in self.segments).strip()
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments of the recording, which is decoded to its end. Those that have been read are
+        among them, and are not yielded again."""
         for _ in self:
             pass
-        return "".join(self._texts).strip()
+        return tuple(self._segments)
+
+    def render(self, format: str) -> str:
+        """Return all of the recording as "txt", "srt", "vtt", "tsv", "json", "lrc", "csv", "ass" or
+        "ttml".
+
+        Raises:
+            OptionError: There is no such format.
+        """
+        return render(Transcript(self.language, self.segments), format)
+
+    def write(self, path: str | PathLike[str], format: str | None = None) -> Path:
+        """Write all of the recording to a file, and return its path.
+
+        Args:
+            path: The file, which is replaced.
+            format: As for `render`. None: by the ending of the file.
+
+        Raises:
+            OptionError: There is no such format. Raised before anything is decoded.
+        """
+        path = Path(path)
+        format = format or path.suffix.removeprefix(".").lower()
+        check_format_name(format)
+        path.write_text(self.render(format), encoding="utf-8")
+        return path
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -249,7 +282,7 @@ class Transcription(Iterator[Segment]):
             if isinstance(event, TranscriptionInfo):
                 self._info = event
             elif isinstance(event, SegmentDone):
-                self._texts.append(event.segment.text)
+                self._segments.append(event.segment)
                 return event.segment
             elif isinstance(event, LeftOut):
                 self._left_out = (event.message,)

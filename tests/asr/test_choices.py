@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from pipelines.errors import OptionError
 from pipelines.hub import assets_folder, bundled_folder
 
 QUESTION = assets_folder() / "samples" / "question.flac"
+FILES = [f"a.{name}" for name in "txt srt vtt tsv json lrc csv ass ttml".split()]
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +121,20 @@ def test_log_probabilities_belong_to_their_tokens(
     assert given == decoded
     assert max(given) <= 0
     assert not any(segment.token_logprobs for segment in segments(demo))
+
+
+def test_a_transcript_is_written_in_the_format_of_its_file(
+    demo: Transcriber, tmp_path: Path
+) -> None:
+    result = demo.transcribe(QUESTION)
+    first = next(result)  # what was read is written, too
+    written = {path: result.write(tmp_path / path).read_text("utf-8") for path in FILES}
+    assert first.text.strip() in written["a.txt"]
+    assert written["a.srt"].startswith("1\n00:00:0")
+    assert written["a.vtt"].startswith("WEBVTT\n\n00:0")
+    assert json.loads(written["a.json"])["text"].strip() == result.text
+    assert all(first.text.split()[0] in text for text in written.values())
+    assert result.write(tmp_path / "a", "srt").read_text("utf-8") == result.render("srt")
+    for name in ("a.doc", "a"):
+        with pytest.raises(OptionError, match="is not one of txt, vtt, srt"):
+            result.write(tmp_path / name)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from edgeapp.subtitles.formats import Cue
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from pipelines import Segment, Translation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.console import LiveLine, print_note, results_console, timed_line
-from edgeapp.subtitles.formats import Cue
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from pipelines import Segment, TranscriptionInfo, Translation

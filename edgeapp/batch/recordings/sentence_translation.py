@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Self
 
-from edgeapp.subtitles.formats import Cue
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation, Translator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.recordings.sentence_translation import SentenceTranslation
 from edgeapp.english_only import other_language_note
-from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.segmenter import SentenceJoiner
+from pipelines.subtitles import Cue, Transcript
 
 if TYPE_CHECKING:
     from edgeapp.batch.recordings.sound_prefetch import SoundStream

@@ -27,12 +27,11 @@ from edgeapp.documents.transcript_formats import FORMATS, render
 from edgeapp.english_only import english_only_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.file_names import beside
-from edgeapp.subtitles.formats import Cue, Transcript
-from edgeapp.subtitles.pysubs_formats import karaoke
 from edgeapp.subtitles.shaping import TimedWord, shape_with_words, shaped, timed_words
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import EdgeError, InputError, OutputError
+from pipelines.subtitles import Cue, Transcript, karaoke
 
 if TYPE_CHECKING:
     from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView

@@ -15,9 +15,9 @@ from edgeapp.server.api.errors import api_error_of
 from edgeapp.server.api.recognition import RecognitionStarted
 from edgeapp.server.api.transcription_request import TranscriptionRequest
 from edgeapp.server.replies import error_content
-from edgeapp.subtitles.formats import Transcript
 from edgeapp.subtitles.shaping import shaped
 from pipelines import LANGUAGES
+from pipelines.subtitles import Transcript
 
 if TYPE_CHECKING:
     from pipelines import Segment, Word

@@ -10,9 +10,9 @@ from edgeapp.history import History, Splice, Summary
 from edgeapp.server.page.request_fields import non_negative, text_field
 from edgeapp.server.sessions import Message
 from edgeapp.server.transcripts import transcript_of
-from edgeapp.subtitles.formats import Timed
 from edgeapp.subtitles.speakers import speaker_of
 from pipelines import OptionError, OutputError
+from pipelines.subtitles import Timed
 
 __all__ = ["RECORD_REQUESTS"]
 

@@ -23,10 +23,10 @@ from edgeapp.live.events import (
     settles,
     speaker_and_event,
 )
-from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter, ends_sentence
 from pipelines import CommittedText, PartialText
 from pipelines.asr import CorrectedText, SpeechEnded, SpeechStarted
+from pipelines.subtitles import Cue
 
 __all__ = ["CaptionLine", "CaptionLines", "line_message"]
 

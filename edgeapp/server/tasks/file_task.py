@@ -18,9 +18,9 @@ from edgeapp.server.recordings import load_recording
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.cancellable_task import UploadTask
 from edgeapp.server.tasks.spectrogram import spectrogram
-from edgeapp.subtitles.formats import Cue
 from pipelines import InputError
 from pipelines.errors import LongAudio
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal

@@ -13,7 +13,7 @@ from edgeapp.live.speakers import checked_speakers
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines, line_message
-from edgeapp.subtitles.formats import Cue
+from pipelines.subtitles import Cue
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal

@@ -25,7 +25,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from edgeapp.history import History
-from edgeapp.subtitles.formats import Cue
+from pipelines.subtitles import Cue
 with History(Path(sys.argv[1])) as history, history.recording("live") as journal:
     for number in range(100_000):
         journal.add(Cue(number, number + 1, f"cue {number} of many"))
@@ -43,8 +43,8 @@ class Campaign(part.Part):
     def prepare(self) -> None:
         import_all()
         from edgeapp.history import History
-        from edgeapp.subtitles.formats import Cue
         from pipelines.engine.kernels import loader
+        from pipelines.subtitles import Cue
 
         self.database = self.folder / "whole.db"
         with History(self.database) as history:

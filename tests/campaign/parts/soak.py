@@ -121,7 +121,7 @@ class Campaign(part.Part):
         """Sessions with tasks that are cancelled, in this process, and their history."""
         from edgeapp.history import History
         from edgeapp.server.sessions import Session, Sessions
-        from edgeapp.subtitles.formats import Cue
+        from pipelines.subtitles import Cue
         from tests.edgeapp.server.test_sessions import Work
 
         sessions, history = Sessions(4), History(folder / "history.db")

@@ -22,9 +22,9 @@ from edgeapp.documents.subtitle_file import parse as parse_subtitles
 from edgeapp.documents.subtitle_markup import plain_text, utterances
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.check import violations
-from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.line_breaks import break_cost, words_to_break
 from pipelines import Translation
+from pipelines.subtitles import Cue
 from pipelines.translation import Alignment
 
 ASS = """[Script Info]

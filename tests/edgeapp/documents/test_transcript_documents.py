@@ -7,7 +7,7 @@ import io
 import pytest
 
 from edgeapp.documents.transcript_documents import to_docx, to_markdown
-from edgeapp.subtitles.formats import Cue, Transcript
+from pipelines.subtitles import Cue, Transcript
 
 TALK = Transcript(
     "en",

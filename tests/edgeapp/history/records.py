@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgeapp.history import History, Splice
-from edgeapp.subtitles.formats import Timed, Transcript
+from pipelines.subtitles import Timed, Transcript
 
 __all__ = ["add_file", "replace_text"]
 

@@ -18,8 +18,8 @@ import pytest
 from edgeapp.documents.transcript_formats import render
 from edgeapp.history import History, SpokenCue, TranslatedCue, store
 from edgeapp.history.recovery import read_rows
-from edgeapp.subtitles.formats import Cue, Transcript
 from pipelines import Word
+from pipelines.subtitles import Cue, Transcript
 from tests.edgeapp.history.records import add_file, replace_text
 
 
@@ -193,7 +193,7 @@ _SPEAKER = """
 import sys, time
 from pathlib import Path
 from edgeapp.history import History
-from edgeapp.subtitles.formats import Cue
+from pipelines.subtitles import Cue
 with History(Path(sys.argv[1])).recording("live") as journal:
     for second in range(1000):
         journal.add(Cue(second, second + 1, f"sentence {second}."))
@@ -220,7 +220,7 @@ _LIVE_SPEAKER = """
 import sys, time
 from pathlib import Path
 from edgeapp.history import History
-from edgeapp.subtitles.formats import Cue
+from pipelines.subtitles import Cue
 with History(Path(sys.argv[1])).recording("live", background=True) as journal:
     for second in range(30):
         journal.add(Cue(second, second + 1, f"sentence {second}."))

@@ -8,7 +8,7 @@ import pytest
 
 from edgeapp.cli import main
 from edgeapp.history import History
-from edgeapp.subtitles.formats import Cue, Transcript
+from pipelines.subtitles import Cue, Transcript
 from tests.edgeapp.history.records import add_file
 
 

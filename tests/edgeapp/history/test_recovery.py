@@ -14,8 +14,8 @@ import pytest
 from edgeapp.history import History
 from edgeapp.history.recovery import read_rows
 from edgeapp.history.store import SCHEMA
-from edgeapp.subtitles.formats import Cue
 from pipelines.errors import OutputError
+from pipelines.subtitles import Cue
 
 PAGE = 4096
 

@@ -20,9 +20,9 @@ from edgeapp.server.page.sentence_requests import carry_links
 from edgeapp.server.page.sounds import media_suffix
 from edgeapp.server.sessions import Sessions
 from edgeapp.settings import Settings
-from edgeapp.subtitles.formats import Cue
 from pipelines import EdgeError, Word
 from pipelines.engine import CompileProgress
+from pipelines.subtitles import Cue
 from pipelines.translation import Alignment
 from tests.edgeapp.server import attacks
 

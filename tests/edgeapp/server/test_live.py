@@ -35,11 +35,11 @@ from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.spectrogram import spectrogram
-from edgeapp.subtitles.formats import Cue
 from pipelines import Transcriber, Word
 from pipelines.asr import CorrectedText
 from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
 from pipelines.errors import InputError, ModelError
+from pipelines.subtitles import Cue
 
 
 def fake_pool(using: Any) -> Any:

@@ -10,9 +10,8 @@ from edgeapp.documents.subtitle_file import parse
 from edgeapp.documents.subtitle_markup import plain_text
 from edgeapp.documents.subtitle_translation import translate_subtitles
 from edgeapp.documents.transcript_formats import render
-from edgeapp.subtitles.direction import edge_marks, with_marks
-from edgeapp.subtitles.formats import Cue, Transcript
 from pipelines import Translation
+from pipelines.subtitles import Cue, Transcript, edge_marks, with_marks
 
 _SRT = "1\n00:00:01,000 --> 00:00:03,000\n{}\n\n"
 

@@ -13,11 +13,10 @@ import pytest
 from pysubs2 import SSAFile
 
 from edgeapp.documents.transcript_formats import ALL, FORMATS, formats_of, render
-from edgeapp.subtitles.formats import Cue, Transcript, stamp
-from edgeapp.subtitles.pysubs_formats import karaoke
 from edgeapp.subtitles.shaping import TimedWord, shape_with_words
 from pipelines.asr import Segment, Word
 from pipelines.errors import OptionError
+from pipelines.subtitles import Cue, Transcript, karaoke, stamp
 
 
 def segment(number: int, start: float, end: float, text: str) -> Segment:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.line_breaks import display_width
 from edgeapp.subtitles.passages import bilingual, passages
+from pipelines.subtitles import Cue, Transcript
 
 TALK = Transcript(
     "en",

@@ -7,8 +7,8 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SentenceJoiner, SubtitleSegmenter
+from pipelines.subtitles import Cue
 from tests.edgeapp.subtitles.test_formats import segment
 
 

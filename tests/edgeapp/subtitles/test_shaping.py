@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeapp.subtitles.check import violations
-from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.line_breaks import (
     break_cost,
     display_width,
@@ -22,6 +21,7 @@ from edgeapp.subtitles.line_breaks import (
 from edgeapp.subtitles.shaping import TimedWord, shape, shape_words, timed_words
 from edgeapp.subtitles.style import STYLES, SubtitleStyle, style_of
 from pipelines import OptionError
+from pipelines.subtitles import Cue
 
 _WORDS = (
     "the house on hill and but New York Smith, went. Yes! where nobody der alte Mann und "

@@ -9,8 +9,8 @@ from dataclasses import replace
 from edgeapp.documents.transcript_documents import to_docx, to_markdown
 from edgeapp.documents.transcript_formats import ALL, render
 from edgeapp.server.transcripts import render_message
-from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.shaping import shaped
+from pipelines.subtitles import Cue, Transcript
 
 SAID = (
     Cue(0.0, 4.0, " Can you hear me?", speaker="Me"),

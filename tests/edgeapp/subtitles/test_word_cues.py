@@ -10,10 +10,10 @@ import pytest
 from whisper.utils import WriteSRT, WriteVTT
 
 from edgeapp.documents.transcript_formats import render
-from edgeapp.subtitles.formats import Transcript
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines.asr import Segment, Word
 from pipelines.errors import OptionError
+from pipelines.subtitles import Transcript
 
 TEXTS = [
     " The quick brown fox jumps over the lazy dog, and away.",

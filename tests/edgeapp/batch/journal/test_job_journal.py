@@ -10,9 +10,9 @@ import pytest
 
 from edgeapp.batch.journal.job_journal import JobJournal, Origin, State
 from edgeapp.batch.journal.pieces import TranscriptPiece
-from edgeapp.subtitles.formats import Cue
 from pipelines import OutputError, Segment, Word
 from pipelines.asr import Alternative, Checkpoint
+from pipelines.subtitles import Cue
 
 _WORDS = (Word(" Grüße,", 0.1, 1 / 3, 0.9), Word(" 春", 0.4, 0.7, 1e-7))
 _BEST = (Alternative("Grüße, 春", -0.1, (1, 2)), Alternative("Süße", -1 / 3, (3,)))

@@ -11,7 +11,6 @@ import pytest
 from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
 from edgeapp.batch.recordings.transcription_job import TranscriptionJob
 from edgeapp.batch.run_progress import RunProgress
-from edgeapp.subtitles.formats import Cue
 from pipelines import Translation
 from pipelines.asr import (
     LeftOut,
@@ -23,6 +22,7 @@ from pipelines.asr import (
 )
 from pipelines.asr.capabilities import Capabilities
 from pipelines.errors import NumericalError
+from pipelines.subtitles import Cue
 
 
 class FakeTranscriber:
