@@ -50,7 +50,7 @@ _TOKENS_PER_S = 25.0  # characters, of models that spell
 _MOONSHINE_TOKENS_PER_S = {True: 6.5, False: 13.0}
 _MIN_TOKENS = 10
 # What these models cannot do: option → its value where it asks for nothing.
-_WITHOUT = {
+_UNSUPPORTED = {
     "forced_phrases": (),
     "hotwords": None,
     "initial_prompt": None,
@@ -85,8 +85,7 @@ class ChunkRecognizer:
         draft_folder: Path | None = None,
         ngrams: bool = False,
     ) -> None:
-        """Arguments as those of Recognizer.
-
+        """
         Raises:
             CheckpointError: The folder is incomplete or damaged.
             ModelError: It holds a model of another kind, or takes sound at another rate.
@@ -143,7 +142,7 @@ class ChunkRecognizer:
         name = self.capabilities.name
         if options.task == "translate":
             raise UnsupportedTask(f"{name} only transcribes; translate its text instead")
-        wanted = [key for key, none in _WITHOUT.items() if getattr(options, key) != none]
+        wanted = [key for key, none in _UNSUPPORTED.items() if getattr(options, key) != none]
         if wanted:
             raise UnsupportedTask(
                 f"{name} is a model without {wanted[0].replace('_', ' ')}; a Whisper model has it"
