@@ -12,8 +12,8 @@ import pytest
 
 from edgeapp.history import History, store
 from edgeapp.history.recovery import read_rows
-from edgeapp.subtitles.formats import Cue
 from pipelines import OutputError
+from pipelines.subtitles import Cue
 from tests.edgeapp.history.records import replace_text
 
 # The tables as each earlier `user_version` has left them, and the index of all three.
