@@ -51,15 +51,15 @@ class TextTokenizer(Protocol):
 
     def source_text(self, ids: Iterable[int]) -> str:
         """The text of source ids, with or without special tokens."""
-        ...
+        return self.decode(ids)
 
     def decoder_start_id(self, target_language: str | None) -> int | None:
         """The decoder's start token for a target; None: that of generation_config.json."""
-        ...
+        return None
 
     def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
         """The ids that a translation into a target begins with; may be empty."""
-        ...
+        return ()
 
 
 def encode_normalized(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pipelines.errors import CheckpointError, OptionError
 from pipelines.json_files import read_model_json
+from pipelines.translation.tokenizers.base import TextTokenizer
 from pipelines.translation.tokenizers.files import (
     SPACE,
     SURROGATES,
@@ -23,8 +24,8 @@ from pipelines.translation.tokenizers.files import (
 )
 
 
-class MarianTokenizer:
-    """Implements TextTokenizer for Marian models, such as opus-mt.
+class MarianTokenizer(TextTokenizer):
+    """Tokenizer of Marian models, such as opus-mt.
 
     Attributes:
         source_language, target_language: By tokenizer_config.json, or None.
@@ -128,13 +129,6 @@ class MarianTokenizer:
         pieces = [self._source_pieces.get(index, "") for index in ids]
         text: str = self._source.decode_pieces([p for p in pieces if p and p not in self._special])
         return text.replace(SPACE, " ").strip()
-
-    def decoder_start_id(self, target_language: str | None) -> int | None:
-        return None
-
-    def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
-        """Empty: the target language is part of the source."""
-        return ()
 
     def _split(self, text: str) -> list[str]:
         pieces: list[str] = self._source.encode(text.translate(SURROGATES), out_type=str)

@@ -25,8 +25,8 @@ from pipelines.translation.tokenizers.files import (
 from pipelines.translation.tokenizers.subword import (
     SentencePieceModel,
     SubwordModel,
+    SubwordTokenizer,
     TokenizersModel,
-    encode_known,
 )
 
 _SPM, _JSON = "sentencepiece.bpe.model", "tokenizer.json"
@@ -61,8 +61,8 @@ _MBART = _TokenLayout(
 )
 
 
-class MultilingualTokenizer:
-    """Implements TextTokenizer; the codes are those of the model ("deu_Latn").
+class MultilingualTokenizer(SubwordTokenizer):
+    """Tokenizer of NLLB, M2M100 and mBART; the codes are those of the model ("deu_Latn").
 
     Args:
         folder: The model folder.
@@ -107,18 +107,6 @@ class MultilingualTokenizer:
         if self._layout.source_token_last:
             return [*ids, self._eos, language]
         return [language, *ids, self._eos]
-
-    def encode_target(self, text: str) -> list[int]:
-        return encode_known(self._subwords, text)
-
-    def unknown(self, text: str) -> tuple[str, ...]:
-        return self._subwords.unknown(text)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return self._subwords.decode(ids)
-
-    def source_text(self, ids: Iterable[int]) -> str:
-        return self.decode(ids)
 
     def decoder_start_id(self, target_language: str | None) -> int | None:
         if not target_language or not self._layout.target_starts_decoder:

@@ -17,6 +17,7 @@ from sentencepiece import SentencePieceProcessor
 from pipelines.errors import CheckpointError, OptionError
 from pipelines.text import REPLACEMENT
 from pipelines.tokenizer_json import read_tokenizer_json
+from pipelines.translation.tokenizers.base import TextTokenizer
 from pipelines.translation.tokenizers.files import (
     SPACE,
     SURROGATES,
@@ -54,11 +55,21 @@ class SubwordModel(Protocol):
         ...
 
 
-def encode_known(subwords: SubwordModel, text: str) -> list[int]:
-    """The ids of a text. Raises OptionError for characters without an id."""
-    if unknown := subwords.unknown(text):
-        raise OptionError(f"not in the model's vocabulary: {' '.join(unknown)!r} of {text!r}")
-    return subwords.encode(text)
+class SubwordTokenizer(TextTokenizer):
+    """A tokenizer over one vocabulary for source and target."""
+
+    _subwords: SubwordModel
+
+    def encode_target(self, text: str) -> list[int]:
+        if unknown := self.unknown(text):
+            raise OptionError(f"not in the model's vocabulary: {' '.join(unknown)!r} of {text!r}")
+        return self._subwords.encode(text)
+
+    def unknown(self, text: str) -> tuple[str, ...]:
+        return self._subwords.unknown(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self._subwords.decode(ids)
 
 
 class SentencePieceModel:

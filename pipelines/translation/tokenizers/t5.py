@@ -7,7 +7,6 @@ Equal to transformers' T5Tokenizer, except that nothing in a text becomes a spec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.errors import CheckpointError, OptionError, UnsupportedTask
@@ -16,8 +15,8 @@ from pipelines.translation.tokenizers.files import read_model_max_length
 from pipelines.translation.tokenizers.subword import (
     SentencePieceModel,
     SubwordModel,
+    SubwordTokenizer,
     TokenizersModel,
-    encode_known,
 )
 
 _SPM, _JSON = "spiece.model", "tokenizer.json"
@@ -30,8 +29,8 @@ _FLAN = {
 }
 
 
-class T5Tokenizer:
-    """Implements TextTokenizer for T5; codes are the two letters of config.json's tasks.
+class T5Tokenizer(SubwordTokenizer):
+    """Tokenizer of T5; codes are the two letters of config.json's tasks.
 
     Args:
         folder: The model folder.
@@ -86,24 +85,6 @@ class T5Tokenizer:
             pairs = ", ".join(f"{source} to {target}" for source, target in self._prefixes)
             raise OptionError(f"this model does not translate {source} to {target}, but {pairs}")
         return [*self._subwords.encode(prefix + text), self._eos]
-
-    def encode_target(self, text: str) -> list[int]:
-        return encode_known(self._subwords, text)
-
-    def unknown(self, text: str) -> tuple[str, ...]:
-        return self._subwords.unknown(text)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return self._subwords.decode(ids)
-
-    def source_text(self, ids: Iterable[int]) -> str:
-        return self.decode(ids)
-
-    def decoder_start_id(self, target_language: str | None) -> int | None:
-        return None
-
-    def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
-        return ()
 
 
 def _open(folder: Path) -> SubwordModel:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pipelines.errors import OptionError
 from pipelines.json_files import read_model_json
 from pipelines.processors import open_text_tokenizer
+from pipelines.translation.tokenizers.base import TextTokenizer
 from pipelines.translation.tokenizers.files import (
     SURROGATES,
     name_or_none,
@@ -15,8 +16,8 @@ from pipelines.translation.tokenizers.files import (
 )
 
 
-class WrappedTokenizer:
-    """Implements TextTokenizer by a tokenizer of transformers: one source, one target language.
+class WrappedTokenizer(TextTokenizer):
+    """A tokenizer of transformers: one source, one target language.
 
     No code of the folder is run.
 
@@ -76,12 +77,3 @@ class WrappedTokenizer:
         plain = [i for i in ids if i not in self._special and 0 <= i < self._size]
         text: str = self._tokenizer.decode(plain)
         return text.strip()
-
-    def source_text(self, ids: Iterable[int]) -> str:
-        return self.decode(ids)
-
-    def decoder_start_id(self, target_language: str | None) -> int | None:
-        return None
-
-    def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
-        return ()
