@@ -7,8 +7,7 @@ such models by their names takes neither.
 
 from pipelines.formats.described import LINKS, PT_LINK, ForeignModel
 from pipelines.formats.detect import foreign_model, is_foreign
-from pipelines.formats.stored import TensorReader, open_tensors
-from pipelines.formats.whisper_names import transformers_name
+from pipelines.formats.stored import TensorReader, open_tensors, transformers_name
 
 __all__ = [
     "LINKS",

@@ -12,11 +12,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipelines.formats.described import CTRANSLATE2_LINK, GGML_LINK, GGUF_LINK
-from pipelines.formats.whisper_names import transformers_name
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+# openai-whisper's names of tensors, which whisper.cpp has too → transformers', in this order.
+_PARTS = (
+    (".blocks.", ".layers."),
+    ("encoder.ln_post.", "encoder.layer_norm."),
+    ("decoder.ln.", "decoder.layer_norm."),
+    (".mlp_ln.", ".final_layer_norm."),
+    (".mlp.0.", ".fc1."),
+    (".mlp.2.", ".fc2."),
+    (".cross_attn_ln.", ".encoder_attn_layer_norm."),
+    (".attn_ln.", ".self_attn_layer_norm."),
+    (".cross_attn.", ".encoder_attn."),
+    (".attn.", ".self_attn."),
+    (".query.", ".q_proj."),
+    (".key.", ".k_proj."),
+    (".value.", ".v_proj."),
+    (".out.", ".out_proj."),
+    (".token_embedding.", ".embed_tokens."),
+    (".positional_embedding", ".embed_positions.weight"),
+)
+
 
 TensorReader: TypeAlias = "Callable[[], NDArray[np.floating]]"
 
@@ -49,3 +69,13 @@ def open_tensors(folder: Path) -> dict[str, TensorReader] | None:
                 for name, stored in arrays.items()
             }
     return None
+
+
+def transformers_name(name: str) -> str:
+    """encoder.blocks.0.mlp.0.weight → model.encoder.layers.0.fc1.weight; names of transformers
+    are returned as they are."""
+    if name.startswith("model."):
+        return name
+    for theirs, ours in _PARTS:
+        name = name.replace(theirs, ours)
+    return f"model.{name}"

@@ -22,8 +22,8 @@ from pipelines.formats.described import (
 )
 from pipelines.formats.ggml import read_ggml
 from pipelines.formats.gguf import read_gguf
+from pipelines.formats.stored import transformers_name
 from pipelines.formats.whisper_dims import WhisperDims
-from pipelines.formats.whisper_names import transformers_name
 from pipelines.formats.whisper_vocabulary import (
     installed_tokens,
     tokens_of_words,

@@ -46,6 +46,7 @@ from pipelines.hub import (
 from pipelines.languages import PIVOT, language_code, pair_in_name, two_letter
 from pipelines.loading import device_name
 from pipelines.options import with_fields
+from pipelines.translation.alignment import word_probabilities
 from pipelines.translation.assembler import TextAssembler, excerpt
 from pipelines.translation.decode import (
     SentenceChoices,
@@ -69,7 +70,6 @@ from pipelines.translation.results import (
 )
 from pipelines.translation.tokenizers.auto import have_same_vocabulary, open_tokenizer
 from pipelines.translation.tokenizers.marian import target_vocabulary_ids
-from pipelines.translation.word_probabilities import word_probabilities
 
 # Of models that transformers runs: some state no limit, and were trained with this length.
 _TRAINED_POSITIONS = 512

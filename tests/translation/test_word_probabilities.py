@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from pipelines.translation import Translator
+from pipelines.translation.alignment import word_probabilities
 from pipelines.translation.live import LiveTranslator
 from pipelines.translation.results import SentenceTranslation, Translation
-from pipelines.translation.word_probabilities import word_probabilities
 
 PIECES = {1: "Gu", 2: "ten ", 3: "Tag", 4: ". ", 5: "Ja", 6: ".", 0: ""}
 
