@@ -89,7 +89,7 @@ def folder(real_base: Path) -> Path:
     return real_base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def recordings(shared_data: Path) -> Recordings:
     """Six readers and speakers, under three minutes."""
     people = read_people(shared_data)
@@ -101,20 +101,20 @@ def recordings(shared_data: Path) -> Recordings:
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def weights() -> Iterator[Weights]:
     weights = Weights()
     yield weights
     weights.drop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def exact(weights: Weights, folder: Path) -> Ours:
     """In float32."""
     return Ours(weights, folder, "float32")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def quick(weights: Weights, folder: Path) -> Ours:
     """In int8."""
     return Ours(weights, folder, "int8")
