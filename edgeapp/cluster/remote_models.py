@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import requires
 from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from edgeapp.cluster.node_worker import Described, Failure, ModelChoice, NodeWorker
 from edgeapp.console import print_note
 from edgeapp.settings import Settings
-from pipelines import OptionError
+from pipelines import InputError, OptionError
 from pipelines.errors import DeviceLost
 
 if TYPE_CHECKING:
@@ -27,12 +29,38 @@ __all__ = ["Cluster"]
 _START_S = 300.0  # for a machine to load the model
 _CALLS = 4  # at the same time on a machine: a recording, and translations of sentences
 _SENTENCES = 32  # that are translated in one call at most
+_DEATHS = 3  # of workers in a row, with no task done between, after which their machine is left
+# Deaths of workers after which a task is to blame. One that runs beside others may have met the
+# deaths that another one caused, once less.
+_KILLS, _KILLS_BESIDE = 2, 3
+
+
+class _Machine:
+    """A machine of the cluster.
+
+    Args:
+        node: Its id.
+        address: Its address, for messages.
+        start: Starts a worker there.
+
+    Attributes:
+        worker: The worker; a new one after its death.
+        deaths: Workers that have died since the last task was done.
+        lock: Held while a new worker starts.
+    """
+
+    def __init__(self, node: str, address: str, start: Callable[[], Any]) -> None:
+        self.node, self.address, self.start = node, address, start
+        self.worker: Any = start()
+        self.deaths = 0
+        self.lock = threading.Lock()
 
 
 class Cluster:
     """One worker on each machine of a Ray cluster. Several threads may use it. A context manager.
 
-    A machine that dies loses its task: the task goes on elsewhere, after its last checkpoint.
+    A machine that dies loses its task: the task goes on elsewhere, after its last checkpoint. A
+    worker that dies on a machine that lives is started again. A task that ends two workers fails.
 
     Args:
         address: Of the cluster (host:port, ray://host:port); "local": this machine alone.
@@ -48,8 +76,8 @@ class Cluster:
     def __init__(self, address: str, settings: Settings, choice: ModelChoice) -> None:
         self._ray = _ray()
         self._connect(address)
-        self._idle: queue.Queue[Any] = queue.Queue()
-        self._workers: tuple[Any, ...] = ()  # that are not lost
+        self._idle: queue.Queue[_Machine] = queue.Queue()
+        self._machines: tuple[_Machine, ...] = ()  # that are not lost
         self._lock, self._turns = threading.Lock(), count()
         self._closed = threading.Event()
         try:
@@ -67,7 +95,7 @@ class Cluster:
     @property
     def size(self) -> int:
         """The number of machines that work."""
-        return len(self._workers)
+        return len(self._machines)
 
     @property
     def model(self) -> Any:
@@ -109,6 +137,7 @@ class Cluster:
 
         Raises:
             EdgeError: As Transcriber.stream.
+            InputError: It has ended two workers.
             DeviceLost: No machine is left.
         """
         if isinstance(audio, str | os.PathLike):
@@ -127,13 +156,14 @@ class Cluster:
             content = self._ray.put(path.read_bytes())
         except OSError as error:
             raise AudioError(f"{path} cannot be read: {error.strerror}") from error
-        informed = False
+        informed, kills = False, 0
         while True:
-            with self._lease() as worker:
-                groups = worker.stream.options(num_returns="streaming").remote(
-                    str(path), content, options, resume_from
-                )
+            with self._lease() as machine:
+                worker = machine.worker
                 try:
+                    groups = worker.stream.options(num_returns="streaming").remote(
+                        str(path), content, options, resume_from
+                    )
                     for reference in groups:
                         for event in _checked(self._ray.get(reference)):
                             if isinstance(event, TranscriptionInfo):
@@ -143,9 +173,12 @@ class Cluster:
                             elif isinstance(event, Checkpoint):
                                 resume_from = event
                             yield event
+                    machine.deaths = 0
                     return
                 except self._ray.exceptions.RayError as error:
-                    self._lose(worker, error, str(path))
+                    kills += self._replace(machine, worker, error, str(path))
+                    if kills == _KILLS:
+                        raise _blame(str(path), error) from error
 
     def translator(self, name: str | None, spoken: str, target: str) -> RemoteTranslator:
         """A translator for a language pair.
@@ -168,15 +201,22 @@ class Cluster:
 
         Raises:
             EdgeError: As the method.
+            InputError: It has ended two workers.
             DeviceLost: No machine is left.
         """
+        kills = 0
         while True:
-            with self._any() if beside else self._lease() as worker:
+            with self._any() if beside else self._lease() as machine:
+                worker = machine.worker
                 try:
                     result = self._ray.get(getattr(worker, method).remote(*arguments))
                 except self._ray.exceptions.RayError as error:
-                    self._lose(worker, error, method)
+                    kills += self._replace(machine, worker, error, method)
+                    if kills == (_KILLS_BESIDE if beside else _KILLS):
+                        raise _blame("this input", error) from error
                 else:
+                    if not beside:
+                        machine.deaths = 0
                     return _checked(result)
 
     def _connect(self, address: str) -> None:
@@ -195,35 +235,27 @@ class Cluster:
 
     def _start(self, settings: Settings, choice: ModelChoice) -> None:
         """Start a worker on each machine; those that do not answer are left out."""
-        from dataclasses import replace
-
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        remote = self._ray.remote(NodeWorker)
-        calls: dict[Any, tuple[Any, str]] = {}
+        calls: dict[Any, _Machine] = {}
         for node in self._ray.nodes():
             threads = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
             if not threads:
                 continue
-            worker = remote.options(
-                num_cpus=threads,
-                max_concurrency=_CALLS,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-            ).remote(replace(settings, threads=threads), choice)
-            calls[worker.load.remote()] = (worker, str(node["NodeManagerAddress"]))
+            start = self._starter(node["NodeID"], replace(settings, threads=threads), choice)
+            machine = _Machine(node["NodeID"], str(node["NodeManagerAddress"]), start)
+            calls[machine.worker.load.remote()] = machine
         ready, late = self._ray.wait(list(calls), num_returns=len(calls), timeout=_START_S)
         described = set[Described]()
         for call in ready:
-            worker, address = calls[call]
+            machine = calls[call]
             try:
                 described.add(_checked(self._ray.get(call)))
             except self._ray.exceptions.RayError as error:
-                print_note(f"{address} is left out: {_first_line(error)}")
+                print_note(f"{machine.address} is left out: {_first_line(error)}")
                 continue
-            self._workers += (worker,)
-            self._idle.put(worker)
+            self._machines += (machine,)
+            self._idle.put(machine)
         for call in late:
-            print_note(f"{calls[call][1]} is left out: it did not answer in {_START_S:g} s")
+            print_note(f"{calls[call].address} is left out: it did not answer in {_START_S:g} s")
         if not described:
             raise DeviceLost("no machine of the cluster has free CPUs and answers")
         if len(described) > 1:
@@ -235,47 +267,85 @@ class Cluster:
             )
         self._described = described.pop()
 
+    def _starter(self, node: str, settings: Settings, choice: ModelChoice) -> Callable[[], Any]:
+        """A function that starts a worker on a machine, with all its CPUs."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remote = self._ray.remote(NodeWorker).options(
+            num_cpus=settings.threads,
+            max_concurrency=_CALLS,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        )
+        return lambda: remote.remote(settings, choice)
+
     @contextmanager
-    def _lease(self) -> Iterator[Any]:
-        """A worker that nothing else has leased."""
+    def _lease(self) -> Iterator[_Machine]:
+        """A machine that nothing else has leased."""
         while True:
             self._check()
             try:
-                worker = self._idle.get(timeout=0.5)
+                machine = self._idle.get(timeout=0.5)
             except queue.Empty:
                 continue
-            if worker in self._workers:
+            if machine in self._machines:
                 break
         try:
-            yield worker
+            yield machine
         finally:
-            self._idle.put(worker)
+            self._idle.put(machine)
 
     @contextmanager
-    def _any(self) -> Iterator[Any]:
-        """A worker, in turn; others may have leased it."""
-        workers = self._check()
-        yield workers[next(self._turns) % len(workers)]
+    def _any(self) -> Iterator[_Machine]:
+        """A machine, in turn; others may have leased it."""
+        machines = self._check()
+        yield machines[next(self._turns) % len(machines)]
 
-    def _check(self) -> tuple[Any, ...]:
-        """The workers. Raises KeyboardInterrupt after `close`, DeviceLost if none is left."""
+    def _check(self) -> tuple[_Machine, ...]:
+        """The machines. Raises KeyboardInterrupt after `close`, DeviceLost if none is left."""
         if self._closed.is_set():
             raise KeyboardInterrupt
-        if not (workers := self._workers):
+        if not (machines := self._machines):
             raise DeviceLost("no machine of the cluster is left")
-        return workers
+        return machines
 
-    def _lose(self, worker: Any, error: Exception, what: str) -> None:
-        """A machine is gone; the work goes on elsewhere."""
+    def _replace(self, machine: _Machine, worker: Any, error: Exception, what: str) -> bool:
+        """Start a new worker for one that has died, or give its machine up; the work goes on.
+
+        Args:
+            machine: The machine.
+            worker: The worker that has died.
+            error: What its death was.
+            what: It worked on, for messages.
+
+        Returns:
+            Whether the worker died and not its machine: the task may be the cause.
+        """
         if self._closed.is_set():
             raise KeyboardInterrupt
         if isinstance(error, self._ray.exceptions.RayTaskError):
             raise error  # a defect of the program, not of the machine
-        with self._lock:
-            known = worker in self._workers
-            self._workers = tuple(each for each in self._workers if each is not worker)
-        if known:  # by another call, otherwise
-            print_note(f"{what}: its machine is lost ({_first_line(error)}); {self.size} left")
+        with machine.lock:
+            lives = any(n["NodeID"] == machine.node and n["Alive"] for n in self._ray.nodes())
+            if machine.worker is not worker or machine not in self._machines:
+                return lives  # another call has seen the same death
+            machine.deaths += 1
+            self._ray.kill(worker)  # one that only lost its connection would keep the CPUs
+            if lives and machine.deaths < _DEATHS:
+                try:
+                    machine.worker = machine.start()
+                    _checked(self._ray.get(machine.worker.load.remote(), timeout=_START_S))
+                except self._ray.exceptions.RayError as no_start:
+                    lives, error = False, no_start
+                else:
+                    print_note(f"{what}: its worker on {machine.address} died and runs again")
+                    return True
+            with self._lock:
+                self._machines = tuple(each for each in self._machines if each is not machine)
+        lost = f"its machine is lost ({_first_line(error)})"
+        if lives:
+            lost = f"{machine.address} is left out, where {_DEATHS} workers have died in a row"
+        print_note(f"{what}: {lost}; {self.size} left")
+        return lives
 
 
 class RemoteTranslator:
@@ -330,12 +400,21 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0] or type(error).__name__
 
 
+def _blame(what: str, error: Exception) -> InputError:
+    """The error of a task that has ended workers."""
+    return InputError(
+        f"{what}: the workers of the cluster die of it ({_first_line(error)}); try it alone, "
+        "without --cluster"
+    )
+
+
 def _ray() -> Any:
     try:
         import ray
         import ray.exceptions
     except ImportError:
+        needed = next(each for each in requires("edgeapp") or () if each.startswith("ray"))
         raise OptionError(
-            "--cluster needs ray: install edgeapp with its extra, as edgeapp[cluster]"
+            f'--cluster needs Ray: pip install "{needed.partition(";")[0].strip()}"'
         ) from None
     return ray

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -15,6 +17,8 @@ import soundfile
 from typer.testing import CliRunner
 
 from edgeapp.cli import app
+from edgeapp.cluster import remote_models
+from edgeapp.cluster.node_worker import NodeWorker
 from edgeapp.cluster.remote_models import Cluster
 from pipelines.asr import Checkpoint
 
@@ -78,8 +82,9 @@ def test_a_machine_that_dies_loses_its_task_only(
 
     @contextmanager
     def noted_lease(cluster: Cluster) -> Iterator[Any]:
-        with lease(cluster) as leased.worker:
-            yield leased.worker
+        with lease(cluster) as machine:
+            leased.worker = machine.worker
+            yield machine
 
     def stream_and_lose(
         cluster: Cluster, audio: Any, *arguments: Any, **options: Any
@@ -187,6 +192,47 @@ def test_texts_on_machines_of_which_one_dies(
     assert contents(tmp_path / "out") == contents(tmp_path / "alone")
     code, err = translate(tmp_path / "out", "--cluster", nodes.address)
     assert (code, err.count("done already")) == (0, 2)
+
+
+class Mortal(NodeWorker):
+    """A worker that dies of recordings with one name, and once of those with another."""
+
+    def stream(self, name: str, *arguments: Any) -> Iterator[Any]:
+        died = Path(name).with_suffix(".died")
+        if "deadly" in name or ("once" in name and not died.exists()):
+            died.touch()
+            os._exit(1)
+        yield from super().stream(name, *arguments)
+
+
+def test_a_worker_that_dies_runs_again_and_a_file_that_kills_two_fails(
+    nodes: Any, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples, rate = soundfile.read(SAMPLES / "question.flac", dtype="int16")
+    for count, name in enumerate(("once", "deadly"), 1):  # jobs are known by their content
+        silence = np.zeros(count * rate, np.int16)
+        soundfile.write(recordings / f"{name}.flac", np.concatenate([samples, silence]), rate)
+    monkeypatch.setattr(remote_models, "NodeWorker", Mortal)
+    code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
+    assert code == 1, err
+    assert err.count("died and runs again") == 3, err
+    assert "deadly.flac: the workers of the cluster die of it" in err
+    made = contents(tmp_path / "out")
+    assert sorted(made) == ["once.json", "question.json", "story.json", "talk.json"]
+    assert json.loads(made["once.json"])["text"] == json.loads(made["question.json"])["text"]
+
+
+def test_a_machine_where_no_worker_lives_is_left_out(
+    nodes: Any, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.remove_node(nodes.workers[0])
+    for path in recordings.iterdir():
+        path.rename(path.with_stem(f"deadly-{path.stem}"))
+    monkeypatch.setattr(remote_models, "NodeWorker", Mortal)
+    code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
+    assert code == 1, err
+    assert "where 3 workers have died in a row; 0 left" in err
+    assert "no machine of the cluster is left" in err
 
 
 def test_without_ray_or_files_it_is_refused(
