@@ -175,15 +175,7 @@ def transcribe_chunks(
 ) -> Generator[TranscriptEvent, None, None]:
     """As `transcribe_batched`, of consecutive chunks of one recording.
 
-    Args:
-        recognizer: The model.
-        chunks: Those up to `resume_from` are left out.
-        options: How to transcribe.
-        resume_from: What comes before.
-        checkpoints: Yield a Checkpoint after each chunk.
-        duration_s: Of the recording, if it is known.
-        first_alone: As for decode_chunks.
-        left_out: Measures what is not in the chunks.
+    Those up to `resume_from` are left out; `left_out` measures what is in none of them.
     """
     if resume_from is None:
         spoken, chunks = recognizer.language_of_chunks(chunks, options)

@@ -56,11 +56,7 @@ def _chunks_of_sections(
 
 
 def sections_of_chunks(chunks: Iterable[Chunk]) -> Iterator[RecordingSection]:
-    """Return the sections that chunks of a recording belong to; without chunks an empty one.
-
-    Args:
-        chunks: Some of `split_recording`, in order.
-    """
+    """Return the sections that chunks of a recording belong to; without chunks an empty one."""
 
     def place(each: Chunk) -> tuple[int, int, bool]:
         return each.section, each.section_start, each.samples.ndim == 2

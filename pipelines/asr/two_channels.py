@@ -104,10 +104,6 @@ def sections_of(
 ) -> Iterator[RecordingSection]:
     """Divide a recording into parts with one channel and parts with two.
 
-    Args:
-        blocks: From `separate_unlike`.
-        duration_s: Seconds of the recording, or None.
-
     Yields:
         Sections with one channel, `OneChannel`, to be read before the next section is requested,
         or with two of at most some 30 s.
@@ -139,12 +135,8 @@ def _sounds(blocks: Iterable[Samples], duration_s: float | None) -> Iterator[One
 def sections_of_parts(
     samples: Samples, parts: Iterable[tuple[int, int | None]]
 ) -> Iterator[RecordingSection]:
-    """Return the sections of parts of a recording with two channels [n, 2].
-
-    Args:
-        samples: The recording.
-        parts: First sample, and the one after the last, or None; in any order.
-    """
+    """Return the sections of parts of a recording with two channels [n, 2], which may be
+    in any order."""
     numbers = count()
     for start, end in parts:
         for section in sections_of(separate_unlike([samples[start:end]])):

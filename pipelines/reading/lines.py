@@ -26,9 +26,6 @@ _RULE_INK = 0.9  # with that share of ink: drawn, not written
 def find_lines(picture: Image.Image) -> list[Box]:
     """The boxes of the lines of a picture.
 
-    Args:
-        picture: RGB.
-
     Returns:
         From top to bottom; none for an even picture, and the whole picture where there is ink, but
         no lines are found in it.

@@ -139,12 +139,7 @@ class LiveBuffer:
 
 
 def _quietest_point(samples: Samples, after_s: float) -> int:
-    """Return the sample at which to cut speech without a pause, in its second half.
-
-    Args:
-        samples: [n] at 16 kHz.
-        after_s: The cut lies after this time (s).
-    """
+    """Return the sample at which to cut speech without a pause, in its second half."""
     step = SAMPLE_RATE // 50  # 20 ms
     # Three of them: the closure of a "t" is shorter than a gap between words.
     length = 3 * step

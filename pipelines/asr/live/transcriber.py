@@ -235,10 +235,6 @@ class LiveTranscriber:
         """Decode the buffer for the last time and commit all of it.
 
         Where the model ends early, the rest is decoded as a window of its own.
-
-        Args:
-            buffer: it is not used any more afterwards.
-            speech_end: where its speech ends, as a position in the stream.
         """
         events = self._decode_rest(buffer, speech_end)
         while self._ends_early(buffer, speech_end):
@@ -446,11 +442,7 @@ class LiveTranscriber:
         return Word(text, at, at, sum(probabilities) / len(probabilities))
 
     def _commit_mark(self, text: str = "") -> list[LiveEvent]:
-        """Decide on the mark at the last pause: a sentence goes on with a small letter.
-
-        Args:
-            text: what follows the pause in the same utterance.
-        """
+        """Decide on the mark at the last pause: a sentence goes on with a small letter."""
         mark, self._mark = self._mark, None
         if mark is None or _goes_on(text):
             return []
@@ -477,13 +469,7 @@ class LiveTranscriber:
         return self._mark.word + text
 
     def _timed_words(self, buffer: LiveBuffer, stop: int, start_s: float) -> tuple[Word, ...]:
-        """Words that are committed, with their times and probabilities.
-
-        Args:
-            buffer: the words are of its hypothesis, and its `committed` are those before.
-            stop: index after their last token.
-            start_s: where the first one begins, in the stream.
-        """
+        """Words that are committed up to token `stop`, with their times and probabilities."""
         offset_s, timed = buffer.offset / SAMPLE_RATE, list[Word]()
         committed = len(buffer.committed)
         for word in hypothesis_words(buffer.hypothesis[:stop], self._tokenizer):
@@ -534,12 +520,7 @@ class LiveTranscriber:
         return self._due(buffer.offset, self._text_tokens(buffer.committed))
 
     def _ends_early(self, buffer: LiveBuffer, speech_end: int) -> bool:
-        """Whether the model ended at the end of a segment although speech follows.
-
-        Args:
-            buffer: decoded.
-            speech_end: where the speech ends, as a position in the stream.
-        """
+        """Whether the model ended at the end of a segment although speech follows."""
         begin = self._tokenizer.timestamp_begin
         end_s = None if begin is None else buffer.last_segment_end_s(begin)
         if end_s is None:

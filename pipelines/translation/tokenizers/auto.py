@@ -41,10 +41,6 @@ def open_tokenizer(folder: Path, defaults: GenerationDefaults, name: str) -> Tex
 def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The source and target languages of a multilingual model, without loading its weights.
 
-    Args:
-        folder: The model folder.
-        name: The model's name: it tells Flan-T5 from other T5 models.
-
     Returns:
         (sources, targets), as two-letter codes where there are such. None for a model of one pair
         of languages, and for a folder that cannot be read.
