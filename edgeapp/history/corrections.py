@@ -64,14 +64,8 @@ def spliced(rows: Sequence[Row], splices: Sequence[Splice], *, translated: bool)
 def rewrite(
     db: sqlite3.Connection, record: int, rows: Sequence[Row], entries: Sequence[Entry]
 ) -> None:
-    """Make entries of rows, in the caller's transaction. Rows that are the same stay as they are.
-
-    Args:
-        db: The file.
-        record: The id of the record.
-        rows: Of its text, or of its translation.
-        entries: What they become.
-    """
+    """Make the rows of a text or translation the entries, in the caller's transaction. Rows that
+    are the same stay as they are."""
     former = [entry for _, entry in rows]
     begin, most = 0, min(len(former), len(entries))
     while begin < most and former[begin] == entries[begin]:

@@ -37,12 +37,10 @@ class Heading:
     """What is known when a record begins.
 
     Attributes:
-        owner: the person whose record it is; "" without logins.
-        kind: of the record.
-        title: "" for none.
-        language: code of the source language, if known.
-        target: code of the language translated into, if any.
-        model: name of the model, if known.
+        owner: The person whose record it is; "" without logins.
+        title: "" shows the beginning of the text.
+        language: Code of the source language, if known.
+        target: Code of the language translated into, if any.
         created: UTC.
     """
 

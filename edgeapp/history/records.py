@@ -69,11 +69,9 @@ class Record(Summary):
 
 
 def to_summary(row: Sequence[Any], word: str) -> Summary:
-    """A summary from a row of the query.
+    """Return a summary of a row: columns up to `sound`, the opening, the matching entry or None.
 
-    Args:
-        row: the columns of Summary up to `sound`, the opening, and the matching entry or None.
-        word: folded; the excerpt shows it. "": the excerpt is the beginning.
+    The excerpt shows the folded word; with "" it is the beginning.
     """
     record, kind, title, created, duration_s, language, target, model, sound, *texts = row
     opening, match = texts

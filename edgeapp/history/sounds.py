@@ -16,28 +16,21 @@ _ORPHAN_S = 3600.0  # a younger file may belong to a record that is being writte
 
 
 class SoundFolder:
-    """Recordings of records, under random names.
+    """Recordings of records, under random names, in a folder that is created on first use.
 
-    Args:
-        path: of the folder, which is created on first use.
-        quota_bytes: for all recordings together; 0 keeps none.
+    All together take at most `quota_bytes`; 0 keeps none.
     """
 
     def __init__(self, path: Path, quota_bytes: int) -> None:
         self.path, self.quota_bytes = path, quota_bytes
 
     def store(self, recording: Path, suffix: str) -> str | None:
-        """Move a recording into the folder.
+        """Move a recording into the folder; return its name there, with the suffix (".flac").
 
-        Args:
-            recording: the file.
-            suffix: of the name, as ".flac": it tells a browser the format.
-
-        Returns:
-            Its name in the folder; None if it is larger than the quota.
+        The result is None if it is larger than the quota.
 
         Raises:
-            OSError: it cannot be read or moved.
+            OSError: It cannot be read or moved.
         """
         if recording.stat().st_size > self.quota_bytes:
             return None
@@ -61,11 +54,7 @@ class SoundFolder:
                     path.unlink()
 
     def over_quota(self, names: Sequence[str]) -> Sequence[str]:
-        """The recordings that must go so that the rest fits into the quota.
-
-        Args:
-            names: of all recordings, oldest first.
-        """
+        """Return which of all recordings, oldest first, exceed the quota."""
         sizes = [path.stat().st_size if (path := self.find(name)) else 0 for name in names]
         used, count = sum(sizes), 0
         while used > self.quota_bytes:
@@ -74,11 +63,7 @@ class SoundFolder:
         return names[:count]
 
     def remove_others(self, names: Iterable[str]) -> None:
-        """Delete what belongs to no record, as after a kill.
-
-        Args:
-            names: of all recordings that belong to one.
-        """
+        """Delete what is none of the recordings of records, as after a kill."""
         known = set(names)
         for path in self.path.iterdir() if self.path.is_dir() else ():
             with suppress(OSError):

@@ -46,8 +46,7 @@ class Database:
         self.path, self.schema, self._warn = path, schema, warn
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        # Connections for reading that are not in use, each with the identity of its file.
-        self._readers: list[tuple[tuple[int, int] | None, sqlite3.Connection]] = []
+        self._readers: list[sqlite3.Connection] = []  # of the open file, and not in use
         self._copies: list[Path] = []  # of the file as earlier versions have left it
         self.identity: tuple[int, int] | None = None
 
@@ -57,9 +56,6 @@ class Database:
         Args:
             work: Called again if the file had to be repaired or replaced.
             writes: Whether it changes the file. Work that does not runs beside work that does.
-
-        Returns:
-            The result of `work`.
 
         Raises:
             OutputError: The file cannot be used.
@@ -77,10 +73,7 @@ class Database:
                     return self._transaction(work, writes)
 
     def check(self) -> bool:
-        """Read every page, and repair what is damaged.
-
-        Returns:
-            Whether the file was sound.
+        """Read every page, and repair what is damaged; return whether the file was sound.
 
         Raises:
             OutputError: The file cannot be used.
@@ -93,11 +86,8 @@ class Database:
                 return False
 
     def wipe(self, *, shrink: bool) -> None:
-        """Remove deleted content from the write-ahead log and from copies.
-
-        Args:
-            shrink: Also give the space of deleted content back.
-        """
+        """Remove deleted content from the write-ahead log and from copies; to `shrink` the file
+        gives its space back."""
         self.settle()
         # Not possible while other connections are open; the next deletion does it then.
         with suppress(OutputError), self._errors(), self._lock:
@@ -151,9 +141,10 @@ class Database:
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on a connection of its own, for which no writer waits."""
-        identity = self.identity
-        connection = self._idle_reader(identity)
-        if connection is None:
+        readers = self._readers
+        try:
+            connection = readers.pop()
+        except IndexError:
             # "rw": a file that was moved away meanwhile is not created again.
             path = quote(os.fsencode(self.path.absolute()))
             connection = self._opened_at(f"file:{path}?mode=rw")
@@ -163,23 +154,15 @@ class Database:
             with connection:
                 return work(connection)
         finally:
-            self._readers.append((identity, connection))
-
-    def _idle_reader(self, identity: tuple[int, int] | None) -> sqlite3.Connection | None:
-        """Return a connection for reading that is not in use, or None; close those of other
-        files."""
-        with suppress(IndexError):
-            while True:
-                of, connection = self._readers.pop()
-                if of == identity:
-                    return connection
-                connection.close()
-        return None
+            readers.append(connection)
+            if readers is not self._readers:  # The file was closed meanwhile.
+                _close_all(readers)
 
     def _disconnect(self) -> None:
         with self._lock:
             self.identity = None
-            self._idle_reader(None)
+            readers, self._readers = self._readers, []
+            _close_all(readers)
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
@@ -319,6 +302,12 @@ class Database:
             raise OutputError(
                 f"the {self.schema.name} {self.path} cannot be used: {reason}; {self.schema.advice}"
             ) from error
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    with suppress(IndexError):
+        while True:
+            connections.pop().close()
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:

@@ -227,7 +227,7 @@ def test_a_text_for_which_nan_is_computed(
     (tmp_path / "a.txt").write_text("\nI am tired.\n")
     (tmp_path / "b.txt").write_text("\n\n")
     assert run("translate", "a.txt", "b.txt", "-m", model, "-o", "out", "--no-journal", *CPU) == 1
-    assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
+    assert names_in(tmp_path / "out") == {"a.de.txt.part", "b.de.txt"}
     assert (tmp_path / "out" / "a.de.txt.part").read_text() == "\n"
     said = capsys.readouterr().err
     assert 'a.txt, line 2: "I am tired." could not be translated: the model computed NaN' in said
@@ -287,7 +287,7 @@ def test_ten_failed_lines_in_a_row_end_an_input(
         run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", "--no-journal", *CPU)
         == 1
     )
-    assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
+    assert names_in(tmp_path / "out") == {"a.de.txt.part", "b.de.txt"}
     assert (tmp_path / "out" / "a.de.txt.part").read_text() == "Guten Morgen!\n"
     said = capsys.readouterr().err.splitlines()
     assert sum('"A bad one." could not be translated' in line for line in said) == 10
@@ -334,7 +334,7 @@ def test_a_failed_text_does_not_stop_the_others(
         run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", "--no-journal", *CPU)
         == 1
     )
-    assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
+    assert names_in(tmp_path / "out") == {"a.de.txt.part", "b.de.txt"}
     assert (tmp_path / "out" / "b.de.txt").read_text() == "Guten Morgen!\n"
     kept, line, summary, named_again = capsys.readouterr().err.splitlines()
     assert summary.startswith("edgeapp: 1 done, 1 failed; ")

@@ -50,13 +50,8 @@ class JobPolicy:
     name_done: bool = False
 
     def decide(self, record: JobRecord | None, source: str, wanted: Mapping[Path, str]) -> Decision:
-        """What to do with an input.
-
-        Args:
-            record: What the journal says of it, or None.
-            source: Its path.
-            wanted: The files of its results, each with how it is rendered.
-        """
+        """Return what to do with an input at a path, of which the journal has a record, or None;
+        its results are wanted in files, each with how it is rendered."""
         failed = record is not None and record.state is State.FAILED
         if self.retry_failed and not (failed or self.has_failed(source)):
             return Decision.SKIP_OTHERS

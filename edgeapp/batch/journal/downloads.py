@@ -20,11 +20,6 @@ __all__ = ["download_plan", "present"]
 def present(found: FoundInput, verb: str, policy: JobPolicy) -> Iterator[Decision | None]:
     """A context in which the file of an input is there, downloaded if need be.
 
-    Args:
-        found: The input.
-        verb: What is done with it: its job has the same.
-        policy: Has the journal, and says whether only what has failed is done.
-
     Yields:
         Why it is left out, and not downloaded; else None.
 

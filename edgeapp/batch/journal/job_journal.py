@@ -320,14 +320,9 @@ class JobJournal:
     def job(
         self, key: str, verb: str, input: str, model: str, piece: type[P]
     ) -> Iterator[Job[P] | None]:
-        """Work on a job. Another run waits for no one: it gets None while this one works.
+        """Work on a job, which has pieces of a kind; the other arguments are those of JobRecord.
 
-        Args:
-            key: Of its input, model and options.
-            verb: The command.
-            input: Path of the input.
-            model: Name of the model.
-            piece: What its pieces are.
+        Another run gets None while this one works.
 
         Raises:
             OutputError: The journal cannot be written.
@@ -399,13 +394,7 @@ class JobJournal:
 
 
 class Job(Generic[P]):
-    """A job that this run works on.
-
-    Args:
-        journal: The journal.
-        key: Of the job.
-        piece: What its pieces are.
-    """
+    """A job that this run works on."""
 
     def __init__(self, journal: JobJournal, key: str, piece: type[P]) -> None:
         self._journal, self._key, self._piece = journal, key, piece

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.journal.job_journal import Job
-from edgeapp.batch.journal.part_file import PartFile
 from edgeapp.batch.journal.pieces import LinesPiece, PieceCollector
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
@@ -22,6 +21,8 @@ from edgeapp.batch.texts.line_formats import WRITERS
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.texts.text_source import OpenText, TextSource
 from edgeapp.console import counted, print_note
+from edgeapp.file_names import beside
+from edgeapp.output_errors import output_errors
 from pipelines import InputError
 from pipelines.errors import NumericalError
 
@@ -56,7 +57,7 @@ class TranslationJob:
         language_check: Warns of text in another language.
         opened: The input, where it is open already.
         entry: The job in the journal, with the lines of earlier runs; None: the lines so far are
-            kept beside the output, as a PartFile.
+            kept beside the output, in a .part file.
         writer: Writes the output of a job in the journal.
         lines: Lines of the output so far.
         progress: Of the run.
@@ -102,7 +103,7 @@ class TranslationJob:
             elif self.entry is not None:
                 self._check(self._run_in_journal(units, self.entry, target, opened.size))
             else:
-                self._check(self._run_with_part(units, stack, target, opened.size))
+                self._check(self._run_with_part(units, target, opened.size))
 
     def _run_in_journal(
         self,
@@ -137,24 +138,34 @@ class TranslationJob:
         return failed
 
     def _run_with_part(
-        self, units: Iterator[TextUnit | None], stack: ExitStack, target: Path, size: int | None
+        self, units: Iterator[TextUnit | None], target: Path, size: int | None
     ) -> int:
-        """Keep the lines in a PartFile until all are there. Returns the number of failed ones."""
-        key = self.key() if size is not None else None
-        source = "-" if key is None else str(Path(self.source.name).absolute())
-        part = stack.enter_context(PartFile(target, key, source, self.writer.overwrite))
-        if part.done:
-            print_note(f"{target}: resuming after {counted(part.done, 'translated line')}")
-        bytes_done = _skip(units, part.done)
+        """Write the lines to a .part file until all are there. Returns the number of failed ones.
+
+        The lines stay in it if the work is ended.
+        """
+        part = beside(target, ".part")
+        self.writer.check([part])
+        with output_errors(target):
+            file = part.open("wb")
+
+        def write(line: str, _: bool) -> None:
+            with output_errors(target):
+                file.write(line.encode(errors="replace"))
+                file.flush()
+
         try:
-            failed = self._translate(units, lambda line, _: part.write(line), size, bytes_done)
-        except (KeyboardInterrupt, Exception):
-            if part.part.stat().st_size:
-                resume = "" if size is None else "; the same command resumes there"
-                print_note(f"the translated lines are in {part.part}{resume}")
+            with file:
+                failed = self._translate(units, write, size, 0)
+        except BaseException:
+            if part.stat().st_size:
+                print_note(f"the translated lines are in {part}")
+            else:
+                part.unlink()
             raise
-        self.writer.note(target, part.part)
-        part.finish()
+        with output_errors(target):
+            self.writer.note(target, part)
+            part.replace(target)
         return failed
 
     def key(self) -> str:

@@ -79,8 +79,7 @@ NoJournal = Annotated[
     bool,
     typer.Option(
         "--no-journal",
-        help="Keep nothing but the results: an ended run begins anew; a translation of text goes "
-        "on after the lines in its .part file.",
+        help="Keep nothing but the results: an ended run then begins anew.",
         rich_help_panel=INPUT_OUTPUT,
     ),
 ]
