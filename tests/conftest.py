@@ -322,7 +322,7 @@ def index(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def unpaused_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drafting is never paused or shortened, however long it takes: small random models lose time
     by it."""
-    from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
+    from pipelines.engine.decoding.speculative.timing import DraftTiming
 
     allows_drafts = DraftTiming.allows_drafts
 

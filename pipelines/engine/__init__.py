@@ -17,9 +17,12 @@ from pipelines.engine.autoregressive import (
 from pipelines.engine.backends.module_loader import SlowModel
 from pipelines.engine.decoding.contrastive import ContrastiveFilter
 from pipelines.engine.decoding.request import (
+    Drafter,
+    DraftSession,
     Event,
     FinishReason,
     Hypothesis,
+    Proposal,
     Request,
     Result,
 )
@@ -49,13 +52,7 @@ from pipelines.engine.decoding.sampling.logits_processors import (
     TopKProcessor,
 )
 from pipelines.engine.decoding.sampling.options import GenerationOptions, StoppingRule
-from pipelines.engine.decoding.speculative.drafters import (
-    Drafter,
-    DraftSession,
-    NgramDrafter,
-    NgramStore,
-    Proposal,
-)
+from pipelines.engine.decoding.speculative.drafters import NgramDrafter, NgramStore
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.decoding.statistics import Statistics
 from pipelines.engine.drafting import Drafting, DraftReport, load_draft_model

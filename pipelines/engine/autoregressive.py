@@ -15,17 +15,11 @@ from typing import Any, Literal
 import torch
 
 from pipelines.engine.backends.transformers import TransformersBackend
-from pipelines.engine.decoding.request import Request, Result
+from pipelines.engine.decoding.request import Drafter, DraftSession, Proposal, Request, Result
 from pipelines.engine.decoding.sampling.logits_processors import GreedyProcessor, LogitsProcessor
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.decoding.scheduler import Scheduler
-from pipelines.engine.decoding.speculative.drafters import (
-    Drafter,
-    DraftSession,
-    NgramDrafter,
-    NgramStore,
-    Proposal,
-)
+from pipelines.engine.decoding.speculative.drafters import NgramDrafter, NgramStore
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.model.sources import NoSource

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.engine.backends.native import NativeBackend
+from pipelines.engine.decoding.request import Drafter
 from pipelines.engine.decoding.sampling.options import GenerationOptions
-from pipelines.engine.decoding.speculative.drafters import Drafter, NgramDrafter, NgramStore
+from pipelines.engine.decoding.speculative.drafters import NgramDrafter, NgramStore
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.engine import Engine
 from pipelines.engine.loaded_model import LoadedModel

@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from pipelines.asr.audio.decode import load_audio
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import Engine, GenerationOptions, ModelDrafter, Request, Result
-from pipelines.engine.decoding.speculative.drafters import DraftSession
+from pipelines.engine.decoding.request import DraftSession
 from pipelines.hub import assets_folder, bundled_folder
 
 LAYERS = 12

@@ -15,7 +15,7 @@ from pipelines.engine import (
     Request,
     Result,
 )
-from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
+from pipelines.engine.decoding.speculative.timing import DraftTiming
 from pipelines.engine.drafting import _have_same_encoder
 from pipelines.errors import OptionError, RequestError
 from tests.engine.conftest import token_sources

@@ -9,7 +9,6 @@ from functools import partial
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.decoding.draft_proposers import DraftProposers
 from pipelines.engine.decoding.memory_budget import MemoryBudget, cache_bytes_needed
 from pipelines.engine.decoding.model_runner import (
     ModelRunner,
@@ -26,6 +25,7 @@ from pipelines.engine.decoding.sampler import (
     select_tokens,
     shared_suppressed_ids,
 )
+from pipelines.engine.decoding.speculative.speculation import DraftProposers
 from pipelines.engine.decoding.statistics import Counters, Statistics
 from pipelines.errors import EngineError
 

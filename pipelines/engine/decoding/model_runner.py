@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.decoding.rejection_sampling import verify_draft
+from pipelines.engine.decoding.request import Proposal
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.sampler import (
     apply_suppression,
@@ -15,7 +15,7 @@ from pipelines.engine.decoding.sampler import (
     record_token_probs,
     select_tokens,
 )
-from pipelines.engine.decoding.speculative.drafters import Proposal
+from pipelines.engine.decoding.speculative.verify import verify_draft
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import SourceGroups
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from pipelines.engine.decoding.sampling.options import GenerationOptions
-    from pipelines.engine.decoding.speculative.drafters import Drafter
     from pipelines.engine.state.encoded_source import EncodedSource
 
 
@@ -21,6 +21,51 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Drafted tokens.
+
+    Attributes:
+        tokens: Token ids.
+        probs: [tokens, vocab], the distribution that each token was sampled from; None for tokens
+            that were not sampled.
+    """
+
+    tokens: list[int]
+    probs: Tensor | None = None
+
+
+class DraftSession(Protocol):
+    """A drafter's state for one request.
+
+    Attributes:
+        gamma: How many tokens it proposes at once.
+    """
+
+    gamma: int
+
+    def propose(self, sequence: Sequence[int], most: int) -> Proposal:
+        """Propose at most `most` tokens that follow `sequence`, the prompt and output so far."""
+        ...
+
+    def on_verified(self, proposed: int, accepted: int) -> None:
+        """Take in how many tokens of the last proposal were accepted."""
+        ...
+
+
+@runtime_checkable
+class Drafter(Protocol):
+    """Proposes tokens for requests; the value of `Request.drafter`."""
+
+    def check(self, vocab_size: int) -> None:
+        """Raise RequestError if it cannot draft for a model with this vocabulary size."""
+        ...
+
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
+        """Start to draft for one request."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from pipelines.engine.decoding.request_state import RequestState
-from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
+from pipelines.engine.decoding.speculative.timing import DraftTiming
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pipelines.engine import (
     Result,
     SuppressTokens,
 )
-from pipelines.engine.decoding.speculative.drafters import Drafter, Proposal
+from pipelines.engine.decoding.request import Drafter, Proposal
 from pipelines.errors import EngineError, OptionError, RequestError
 from tests.engine.chi_squared import chi_squared_p
 from tests.engine.conftest import mel_source, token_sources

@@ -11,18 +11,14 @@ from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
 from pipelines.engine.decoding.memory_budget import cache_bytes_needed
+from pipelines.engine.decoding.request import DraftSession, Proposal
 from pipelines.engine.decoding.sampling.distributions import (
     draw,
     generator_for,
     next_distribution,
 )
 from pipelines.engine.decoding.sampling.logit_filters import SuppressTokens
-from pipelines.engine.decoding.speculative.drafters import (
-    DraftLength,
-    DraftSession,
-    Proposal,
-    check_gamma,
-)
+from pipelines.engine.decoding.speculative.drafters import DraftLength, check_gamma
 from pipelines.engine.model.lm_head import argmax
 from pipelines.errors import EngineError, RequestError
 

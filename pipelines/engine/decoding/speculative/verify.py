@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pipelines.engine.decoding.request import Proposal
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.sampler import (
     apply_suppression,
@@ -20,7 +21,6 @@ from pipelines.engine.decoding.sampler import (
     select_tokens,
 )
 from pipelines.engine.decoding.sampling.distributions import sample_from
-from pipelines.engine.decoding.speculative.drafters import Proposal
 
 
 def verify_draft(state: RequestState, proposal: Proposal, logits: Tensor) -> int:

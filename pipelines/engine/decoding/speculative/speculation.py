@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from pipelines.engine.backends.base import Backend
+from pipelines.engine.decoding.request import DraftSession, Proposal
 from pipelines.engine.decoding.request_state import RequestState
-from pipelines.engine.decoding.speculative.drafters import DraftSession, Proposal
 from pipelines.engine.decoding.speculative.model_drafter import BatchedDraftModel, ModelDraftSession
 from pipelines.errors import EngineError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
+from pipelines.engine.decoding.speculative.timing import DraftTiming
 
 
 def run(timing: DraftTiming, steps: int, accepted: int, drafted_s: float, plain_s: float) -> int:
