@@ -288,12 +288,11 @@ class _FirstTarget:
         return _AfterFirst(self._drafter.start(prompt, options), len(prompt))
 
 
-class _AfterFirst:
+class _AfterFirst(DraftSession):
     """A session that proposes nothing right after the prompt."""
 
     def __init__(self, session: DraftSession, prompt_length: int) -> None:
         self._session, self._prompt_length = session, prompt_length
-        self.gamma = session.gamma
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
         if len(sequence) == self._prompt_length:
@@ -302,10 +301,9 @@ class _AfterFirst:
 
     def on_verified(self, proposed: int, accepted: int) -> None:
         self._session.on_verified(proposed, accepted)
-        self.gamma = self._session.gamma
 
 
-class _DebugDrafter:
+class _DebugDrafter(DraftSession):
     """Wraps a drafter and reports its drafted tokens, and which were accepted, to a listener.
 
     `start` returns the object itself, so one object serves one request.
@@ -317,14 +315,13 @@ class _DebugDrafter:
         self._num_reported = 0  # tokens of the sequence
         self._drafted: list[int] = []
         self._num_accepted = 0
-        self.gamma = 0
 
     def check(self, vocab_size: int) -> None:
         self._drafter.check(vocab_size)
 
     def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
         self._session = self._drafter.start(prompt, options)
-        self._num_reported, self.gamma = len(prompt), self._session.gamma
+        self._num_reported = len(prompt)
         return self
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
@@ -337,7 +334,7 @@ class _DebugDrafter:
     def on_verified(self, proposed: int, accepted: int) -> None:
         assert self._session is not None, "on_verified needs a started session"
         self._session.on_verified(proposed, accepted)
-        self.gamma, self._num_accepted = self._session.gamma, accepted
+        self._num_accepted = accepted
 
     def report(self, sequence: Sequence[int]) -> None:
         """Report which of the last drafted tokens were accepted, and the tokens after them."""

@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from pipelines.asr.audio.decode import load_audio
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import Engine, GenerationOptions, ModelDrafter, Request, Result
-from pipelines.engine.decoding.request import DraftSession
+from pipelines.engine.decoding.request import DraftSession, Proposal
 from pipelines.hub import assets_folder, bundled_folder
 
 LAYERS = 12
@@ -48,14 +48,15 @@ class Alone:
         return _Hidden(self._drafter.start(prompt, options))
 
 
-class _Hidden:
+class _Hidden(DraftSession):
     def __init__(self, inside: DraftSession) -> None:
         self._inside = inside
-        self.propose, self.on_verified = inside.propose, inside.on_verified
 
-    @property
-    def gamma(self) -> int:
-        return self._inside.gamma
+    def propose(self, sequence: Sequence[int], most: int) -> Proposal:
+        return self._inside.propose(sequence, most)
+
+    def on_verified(self, proposed: int, accepted: int) -> None:
+        self._inside.on_verified(proposed, accepted)
 
 
 def deepened(source: Path, folder: Path) -> Path:

@@ -25,7 +25,8 @@ from pipelines.engine.decoding.sampler import (
     select_tokens,
     shared_suppressed_ids,
 )
-from pipelines.engine.decoding.speculative.speculation import DraftProposers
+from pipelines.engine.decoding.speculative.speculation import Speculation
+from pipelines.engine.decoding.speculative.verify import prefill_and_verify, verify_proposals
 from pipelines.engine.decoding.statistics import Counters, Statistics
 from pipelines.errors import EngineError
 
@@ -52,7 +53,7 @@ class Batch:
         self._running: list[RequestState] = []
         self._waiting = RequestQueue()
         self._runner = ModelRunner(backend)
-        self._drafts = DraftProposers()
+        self._speculation = Speculation()
         budget.add(self)
 
     @property
@@ -77,7 +78,7 @@ class Batch:
     @property
     def bytes(self) -> int:
         """Memory held by the caches, those of draft models included."""
-        return self._cache.bytes + self._cross.bytes + self._drafts.bytes
+        return self._cache.bytes + self._cross.bytes + self._speculation.bytes
 
     @property
     def reserved_bytes(self) -> int:
@@ -96,7 +97,7 @@ class Batch:
         sources = [state.encoded for state in states]
         sequences = sum(state.max_sequences for state in states)
         own = cache_bytes_needed(self.backend, self._cache, self._cross, sequences, tokens, sources)
-        return own + self._drafts.bytes_for(states, tokens)
+        return own + self._speculation.bytes_for(states, tokens)
 
     @property
     def num_running(self) -> int:
@@ -106,7 +107,8 @@ class Batch:
     @property
     def statistics(self) -> Statistics:
         """Counters since the model was loaded, and the present load."""
-        return self._counters.report(len(self._running), len(self._waiting), self.bytes)
+        load = len(self._running), len(self._waiting), self.bytes
+        return self._counters.report(*load, self._speculation.timing)
 
     def release_caches(self) -> None:
         """Free the caches. No request may be running."""
@@ -131,26 +133,19 @@ class Batch:
         if not self._running:
             return len(self) < before
         started = time.perf_counter()
-        states, sequences, timing = self._running, len(self._cache), self._counters.drafts
+        states, sequences = self._running, len(self._cache)
         self._counters.stepped(sequences)
-        proposals = self._drafts.propose(
-            states,
-            self.backend.architecture.max_target_positions,
-            not timing.allows_drafts(sequences),
-            timing.best_length(sequences),
-        )
-        if proposals is not None:
+        timing, most = self._speculation.timing, self.backend.architecture.max_target_positions
+        proposals = self._speculation.propose(states, sequences, most)
+        if proposals is None:
+            self._step_plain(states)
+            timing.record_plain(sequences, time.perf_counter() - started)
+        else:
             drafted = [len(proposal.tokens) for proposal in proposals]
-            before_step = [state.accepted for state in states]
-            self._runner.verify_proposals(states, proposals)
-            accepted = [s.accepted - own for s, own in zip(states, before_step, strict=True)]
+            accepted = verify_proposals(self._runner, states, proposals)
             refused = sum(map(int.__lt__, accepted, drafted))
             seconds = time.perf_counter() - started
             timing.record_drafted(sequences, seconds, sum(drafted), sum(accepted), refused)
-            self._update_slots()
-            return True
-        self._step_plain(states)
-        timing.record_plain(sequences, time.perf_counter() - started)
         self._update_slots()
         return True
 
@@ -200,7 +195,7 @@ class Batch:
             state.parents = None
         self._running = []
         self._runner.reset_caches()
-        self._drafts.reset()
+        self._speculation.reset()
         return states
 
     def restart(self) -> None:
@@ -233,11 +228,11 @@ class Batch:
                 del states[-1 if fits else index]
         self._cross.reorder([former[id(state)][0] for state in states])
         self._cache.reorder([slot for state in states for slot in former[id(state)][1]])
-        self._drafts.keep(states)
+        self._speculation.keep(states)
         for state in states:
             state.parents, state.num_slots = None, len(state.sequences)
         if any_nan:
-            self._drafts.reset()  # their caches may hold the same NaN
+            self._speculation.reset()  # their caches may hold the same NaN
 
     def _erase_nan(self) -> bool:
         """Zero the slots of requests that failed with NaN; returns whether there were any."""
@@ -286,7 +281,7 @@ class Batch:
                 stop += 1
             length, draft_length = shape
             if draft_length:
-                self._runner.prefill_and_verify(self._running[start:stop], start, first_slot)
+                prefill_and_verify(self._runner, self._running[start:stop], start, first_slot)
             elif length > 1:
                 self._runner.prefill(self._running[start:stop], start, first_slot)
             first_slot += sum(state.num_slots for state in self._running[start:stop])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,14 +37,23 @@ class Proposal:
     probs: Tensor | None = None
 
 
+@runtime_checkable
 class DraftSession(Protocol):
-    """A drafter's state for one request.
+    """A drafter's state for one request. Derive from it: only `propose` has no default."""
 
-    Attributes:
-        gamma: How many tokens it proposes at once.
-    """
+    @property
+    def pauses(self) -> bool:
+        """Whether it is not asked while drafting takes longer than it saves."""
+        return False
 
-    gamma: int
+    @property
+    def group(self) -> object | None:
+        """Sessions of the same group are asked together, through one DraftBatch; None: alone."""
+        return None
+
+    def new_batch(self) -> DraftBatch:
+        """Make the batch of this session's group."""
+        raise AssertionError("a session without a group has no batch")
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
         """Propose at most `most` tokens that follow `sequence`, the prompt and output so far."""
@@ -52,6 +61,35 @@ class DraftSession(Protocol):
 
     def on_verified(self, proposed: int, accepted: int) -> None:
         """Take in how many tokens of the last proposal were accepted."""
+
+
+class DraftBatch(Protocol):
+    """Sessions of one group, such as those of one draft model, which share its passes."""
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it holds."""
+        ...
+
+    def bytes_for(self, sessions: Sequence[Any], tokens: int) -> int:
+        """Upper bound of the memory for these sessions of at most `tokens` tokens each."""
+        ...
+
+    def keep(self, staying: Iterable[DraftSession | None]) -> bool:
+        """Forget all other sessions; return whether any is left."""
+        ...
+
+    def propose(
+        self, inputs: Sequence[tuple[Any, Sequence[int], int]]
+    ) -> Sequence[Proposal | Exception]:
+        """Propose tokens for several sessions.
+
+        Args:
+            inputs: (session, sequence, most), as for DraftSession.propose.
+
+        Returns:
+            For each session a proposal, or the exception that fails its request.
+        """
         ...
 
 
@@ -86,7 +124,7 @@ class Request:
             up to the first token that the model would choose otherwise: the output does not
             change, it only comes sooner. Ignored with several sequences.
         attention: (decoder layer, head) pairs whose cross-attention is reported.
-        drafter: Proposes tokens before every step (see speculative/drafters.py), with the same
+        drafter: Proposes tokens before every step (such as speculative/drafters.py), with the same
             guarantee as a draft; when sampling, the distribution stays the same, not each draw.
         timeout_s: Seconds after submission at which the request ends with what it has generated.
     """

@@ -9,7 +9,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import Event, FinishReason, Hypothesis, Request, Result
+from pipelines.engine.decoding.request import (
+    Drafter,
+    DraftSession,
+    Event,
+    FinishReason,
+    Hypothesis,
+    Request,
+    Result,
+)
 from pipelines.engine.decoding.sampling.beam_search import BeamSearch
 from pipelines.engine.decoding.sampling.distributions import generator_for
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter, SuppressTokens
@@ -20,7 +28,7 @@ from pipelines.engine.decoding.sampling.search import (
     SearchStrategy,
     SequenceState,
 )
-from pipelines.errors import EdgeError
+from pipelines.errors import EdgeError, RequestError
 
 
 class RequestState:
@@ -62,9 +70,7 @@ class RequestState:
         self.draft = list(request.draft[:num_positions_left]) if self.max_sequences == 1 else []
         self.accepted = self.drafted = 0
         drafter = request.drafter if self.max_sequences == 1 else None
-        self.draft_session = (
-            None if drafter is None else drafter.start(request.prompt, request.options)
-        )
+        self.draft_session = None if drafter is None else _start(drafter, request)
         self.token_probs: dict[tuple[int, int], float] = {}
         self.events: deque[Event] = deque()
         self.reason: FinishReason | None = None
@@ -286,3 +292,11 @@ class RequestState:
                 for score, sequence in self._hypotheses[: request.options.n_best]
             ),
         )
+
+
+def _start(drafter: Drafter, request: Request) -> DraftSession:
+    session = drafter.start(request.prompt, request.options)
+    if not isinstance(session, DraftSession):
+        name = type(session).__name__
+        raise RequestError(f"{name} cannot draft: derive it from pipelines.engine.DraftSession")
+    return session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.speculative.timing import DraftTiming
@@ -51,7 +51,6 @@ class Counters:
     steps: int = 0
     sequence_steps: int = 0
     tokens: int = 0
-    drafts: DraftTiming = field(default_factory=DraftTiming)
 
     def admitted(self, state: RequestState) -> None:
         """Count a request that got a slot."""
@@ -67,11 +66,12 @@ class Counters:
         """Count a request that has ended."""
         self.tokens += len(state.generated)
 
-    def report(self, running: int, waiting: int, cache_bytes: int) -> Statistics:
+    def report(
+        self, running: int, waiting: int, cache_bytes: int, drafts: DraftTiming
+    ) -> Statistics:
         """The counters so far, with the given present load."""
         occupancy = self.sequence_steps / self.steps if self.steps else 0.0
         return Statistics(
             self.requests, self.queue_s, self.steps, self.tokens, occupancy, running, waiting,
-            cache_bytes, self.drafts.drafted, self.drafts.accepted, self.drafts.saved_s,
-            self.drafts.pauses,
+            cache_bytes, drafts.drafted, drafts.accepted, drafts.saved_s, drafts.pauses,
         )  # fmt: skip

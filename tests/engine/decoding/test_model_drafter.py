@@ -132,7 +132,7 @@ def test_any_order_of_joining_and_leaving(
         else:
             assert result.tokens == wanted.tokens
             assert (result.accepted, result.drafted) == (wanted.accepted, wanted.drafted)
-    assert not pair[0]._batch._drafts._shared, "the cache slots of ended requests are freed"
+    assert not pair[0]._batch._speculation._batches, "the cache slots of ended requests are freed"
 
 
 def test_one_draft_pass_for_all_requests(

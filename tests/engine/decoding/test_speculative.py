@@ -23,7 +23,7 @@ from pipelines.engine import (
     Result,
     SuppressTokens,
 )
-from pipelines.engine.decoding.request import Drafter, Proposal
+from pipelines.engine.decoding.request import Drafter, DraftSession, Proposal
 from pipelines.errors import EngineError, OptionError, RequestError
 from tests.engine.chi_squared import chi_squared_p
 from tests.engine.conftest import mel_source, token_sources
@@ -58,7 +58,7 @@ def encode(model: LoadedModel, sources: Sequence[object]) -> list[object]:
     return [model.encode([source])[0] for source in sources]
 
 
-class ScriptedDrafter:
+class ScriptedDrafter(DraftSession):
     """Proposes the given tokens, and a wrong one at every `wrong_every`th position."""
 
     def __init__(self, known: Sequence[int], wrong_every: int) -> None:
@@ -77,8 +77,6 @@ class ScriptedDrafter:
             [7 if self.wrong_every and (at + i) % self.wrong_every == 0 else g
              for i, g in enumerate(guesses)]
         )  # fmt: skip
-
-    def on_verified(self, proposed: int, accepted: int) -> None: ...
 
 
 def requests_of(model: LoadedModel, small: LoadedModel) -> tuple[list[Request], list[Drafter]]:
@@ -313,6 +311,46 @@ def test_a_failing_drafter_fails_its_own_request_only(
     assert strange.result().drafted == 0
     with pytest.raises(EngineError, match="oops"):
         bad.result()
+
+
+def test_one_call_of_the_head_for_all_drafted_requests(
+    engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, small = pair
+    requests, _ = requests_of(model, small)
+    plain = replace(requests[0], token_probs=())
+    (expected,) = engine.generate([plain])
+    request = replace(plain, drafter=ScriptedDrafter(expected.tokens, 3))
+    calls, logits = 0, model.backend.logits
+
+    def counted(hidden: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return logits(hidden)
+
+    monkeypatch.setattr(model.backend, "logits", counted)
+    (one,) = engine.generate([request])
+    for_one, calls = calls, 0
+    results = engine.generate([request] * 6)
+    assert calls == for_one > 0
+    assert [result.tokens for result in results] == [one.tokens] * 6 == [expected.tokens] * 6
+
+
+def test_a_session_that_is_not_derived_is_refused(
+    engine: Engine, pair: tuple[LoadedModel, LoadedModel]
+) -> None:
+    class Bare:
+        def check(self, vocab_size: int) -> None: ...
+
+        def start(self, prompt: Sequence[int], options: GenerationOptions) -> Bare:
+            return self
+
+        def propose(self, sequence: Sequence[int], most: int) -> Proposal:
+            return Proposal([])
+
+    request = requests_of(*pair)[0][0]
+    with pytest.raises(RequestError, match=r"Bare cannot draft: derive it from .*DraftSession"):
+        engine.stream(replace(request, drafter=Bare()))  # type: ignore[arg-type]
 
 
 def test_drafters_that_do_not_fit_the_model_are_refused(

@@ -14,15 +14,20 @@ if TYPE_CHECKING:
     from pipelines.engine.decoding.sampling.options import GenerationOptions
 
 
-class DraftLength:
-    """How many tokens to propose at once: a fixed number, or an adaptive one.
+class AdaptiveSession(DraftSession):
+    """A session that proposes a fixed number of tokens at once, or an adaptive one.
 
-    The adaptive length grows by 2 when a whole proposal was accepted and shrinks by 1 otherwise,
+    The adaptive number grows by 2 when a whole proposal was accepted and shrinks by 1 otherwise,
     as in transformers' assisted generation.
     """
 
-    def __init__(self, gamma: int, adaptive: bool) -> None:
+    def __init__(self, gamma: int, adaptive: bool, pauses: bool) -> None:
         self.gamma, self._adaptive, self._max_gamma = gamma, adaptive, 4 * gamma
+        self._pauses = pauses
+
+    @property
+    def pauses(self) -> bool:
+        return self._pauses
 
     def on_verified(self, proposed: int, accepted: int) -> None:
         """Adapt to how many tokens of the last proposal were accepted."""
@@ -115,12 +120,12 @@ class NgramDrafter:
         """Start to draft for one request."""
         store = self.store or NgramStore()
         store.learn(self.source)
-        return _NgramSession(store, self.gamma, self.adaptive)
+        return _NgramSession(store, self)
 
 
-class _NgramSession(DraftLength):
-    def __init__(self, store: NgramStore, gamma: int, adaptive: bool) -> None:
-        super().__init__(gamma, adaptive)
+class _NgramSession(AdaptiveSession):
+    def __init__(self, store: NgramStore, drafter: NgramDrafter) -> None:
+        super().__init__(drafter.gamma, drafter.adaptive, drafter.pauses)
         self._store, self._num_learned = store, 0
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:

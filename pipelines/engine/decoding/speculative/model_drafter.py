@@ -18,7 +18,7 @@ from pipelines.engine.decoding.sampling.distributions import (
     next_distribution,
 )
 from pipelines.engine.decoding.sampling.logit_filters import SuppressTokens
-from pipelines.engine.decoding.speculative.drafters import DraftLength, check_gamma
+from pipelines.engine.decoding.speculative.drafters import AdaptiveSession, check_gamma
 from pipelines.engine.model.lm_head import argmax
 from pipelines.errors import EngineError, RequestError
 
@@ -86,7 +86,7 @@ class ModelDrafter:
         return ModelDraftSession(self.model.backend, self, tuple(prompt), options)
 
 
-class ModelDraftSession(DraftLength):
+class ModelDraftSession(AdaptiveSession):
     """What a draft model needs for one request; the cache is shared with other requests.
 
     Attributes:
@@ -104,19 +104,27 @@ class ModelDraftSession(DraftLength):
         prompt: tuple[int, ...],
         options: GenerationOptions,
     ) -> None:
-        super().__init__(drafter.gamma, drafter.adaptive)
+        super().__init__(drafter.gamma, drafter.adaptive, drafter.pauses)
         self.backend, self.prompt, self.options = backend, prompt, options
         self.encoded = drafter.encoded.to(backend.plan.device, backend.source_dtype)
         # Another seed than the target's: with the same random numbers, drafts and the target's
         # draws would be correlated.
         seed = None if options.seed is None else options.seed ^ 0x5DEECE66D
         self.generator = generator_for(seed, backend.plan.device)
-        self._own_model: BatchedDraftModel | None = None
+        self._own_batch: BatchedDraftModel | None = None
+
+    @property
+    def group(self) -> Backend:
+        """Sessions of one draft model share its passes."""
+        return self.backend
+
+    def new_batch(self) -> BatchedDraftModel:
+        return BatchedDraftModel(self.backend)
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
         """Propose tokens for this session alone, in a cache of its own."""
-        self._own_model = self._own_model or BatchedDraftModel(self.backend)
-        (result,) = self._own_model.propose([(self, sequence, most)])
+        self._own_batch = self._own_batch or self.new_batch()
+        (result,) = self._own_batch.propose([(self, sequence, most)])
         if isinstance(result, Exception):
             raise result
         return result
@@ -200,9 +208,6 @@ class BatchedDraftModel:
         self._sessions: list[ModelDraftSession] = []  # by slot
         self._cached: list[list[int]] = []  # by slot: the tokens in the cache
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     @property
     def bytes(self) -> int:
         """Memory held by the caches."""
@@ -215,20 +220,20 @@ class BatchedDraftModel:
             self._backend, self._cache, self._cross, len(sessions), tokens, sources
         )
 
-    def keep(self, staying: Iterable[DraftSession | None]) -> None:
-        """Free the slots of all other sessions."""
+    def keep(self, staying: Iterable[DraftSession | None]) -> bool:
+        """Free the slots of all other sessions; return whether any is left."""
         ids = {id(session) for session in staying}
         slots = list(range(len(self._sessions)))
         for slot in reversed(range(len(slots))):
             if id(self._sessions[slot]) not in ids:
                 slots[slot] = slots[-1]  # the last one fills the gap, so that few slots are copied
                 slots.pop()
-        if len(slots) == len(self._sessions):
-            return
-        self._cache.reorder(slots)
-        self._cross.reorder(slots)
-        self._sessions = [self._sessions[slot] for slot in slots]
-        self._cached = [self._cached[slot] for slot in slots]
+        if len(slots) < len(self._sessions):
+            self._cache.reorder(slots)
+            self._cross.reorder(slots)
+            self._sessions = [self._sessions[slot] for slot in slots]
+            self._cached = [self._cached[slot] for slot in slots]
+        return bool(slots)
 
     def propose(
         self, inputs: Sequence[tuple[ModelDraftSession, Sequence[int], int]]

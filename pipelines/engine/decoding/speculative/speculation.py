@@ -1,31 +1,32 @@
-"""Collects the drafted tokens for a batch: draft models in batches, other drafters one by one."""
+"""Collects the drafted tokens for a batch: sessions of one group together, others one by one."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from pipelines.engine.backends.base import Backend
-from pipelines.engine.decoding.request import DraftSession, Proposal
+from pipelines.engine.decoding.request import DraftBatch, DraftSession, Proposal
 from pipelines.engine.decoding.request_state import RequestState
-from pipelines.engine.decoding.speculative.model_drafter import BatchedDraftModel, ModelDraftSession
+from pipelines.engine.decoding.speculative.timing import DraftTiming
 from pipelines.errors import EngineError
 
-_DraftRequest = tuple[RequestState, DraftSession, int]
-"""(request, its draft session, at most so many tokens)"""
 
+class Speculation:
+    """The drafters of one batch.
 
-class DraftProposers:
-    """The drafters of one batch, with one cache for each draft model."""
+    Attributes:
+        timing: Whether drafting saves time, by the steps so far.
+    """
 
     def __init__(self) -> None:
-        self._shared: dict[Backend, BatchedDraftModel] = {}
+        self.timing = DraftTiming()
+        self._batches: dict[object, DraftBatch] = {}  # by group
 
     @property
     def bytes(self) -> int:
         """Memory held by the draft models' caches."""
         # A copy: `statistics` reads this while a step may add a draft model.
-        return sum(shared.bytes for shared in list(self._shared.values()))
+        return sum(batch.bytes for batch in list(self._batches.values()))
 
     def bytes_for(self, states: Iterable[RequestState], tokens: int) -> int:
         """Upper bound of what the draft models' caches need.
@@ -34,94 +35,78 @@ class DraftProposers:
             states: The requests that they draft for.
             tokens: Upper bound of the tokens of each, prompt included.
         """
-        groups: defaultdict[Backend, list[ModelDraftSession]] = defaultdict(list)
+        groups: defaultdict[object, list[DraftSession]] = defaultdict(list)
         for state in states:
-            if isinstance(state.draft_session, ModelDraftSession):
-                groups[state.draft_session.backend].append(state.draft_session)
+            session = state.draft_session
+            if session is not None and session.group is not None:
+                groups[session.group].append(session)
         return sum(
-            (self._shared.get(backend) or BatchedDraftModel(backend)).bytes_for(group, tokens)
-            for backend, group in groups.items()
+            (self._batches.get(group) or sessions[0].new_batch()).bytes_for(sessions, tokens)
+            for group, sessions in groups.items()
         )
 
     def keep(self, states: Iterable[RequestState]) -> None:
         """Free the cache slots of all other requests."""
         staying = [state.draft_session for state in states]
-        for shared in self._shared.values():
-            shared.keep(staying)
-        self._shared = {backend: s for backend, s in self._shared.items() if len(s)}
+        self._batches = {group: b for group, b in self._batches.items() if b.keep(staying)}
 
     def reset(self) -> None:
         """Free all caches."""
-        self._shared = {}
+        self._batches = {}
 
     def propose(
-        self,
-        states: Sequence[RequestState],
-        max_length: int,
-        paused: bool = False,
-        best_length: int | None = None,
+        self, states: Sequence[RequestState], sequences: int, max_length: int
     ) -> list[Proposal] | None:
         """Draft the next tokens of all requests. A request whose drafter raises fails.
 
         Args:
             states: Requests.
+            sequences: How many sequences they have together.
             max_length: No draft reaches beyond this many tokens, prompt included.
-            paused: Skip the drafters that pause while drafting loses time.
-            best_length: Most tokens of the drafts of those of them that are models.
 
         Returns:
-            A proposal for each request, perhaps empty; None when all are empty.
+            A proposal for each request, perhaps empty; None if all are empty.
         """
+        paused = not self.timing.allows_drafts(sequences)
         proposals = {id(state): Proposal([]) for state in states}
-        batched: defaultdict[Backend, list[_DraftRequest]] = defaultdict(list)
+        groups: defaultdict[object, list[tuple[RequestState, DraftSession, int]]]
+        groups = defaultdict(list)
         for state in states:
-            if state.draft_session is None or state.max_sequences > 1:
-                continue
-            timed = getattr(state.request.drafter, "pauses", False)
-            if paused and timed:
+            session = state.draft_session
+            if session is None or (paused and session.pauses):
                 continue
             # The last token is never drafted: the verifying pass chooses it anyway.
             length = len(state.request.prompt) + len(state.generated)
             most = min(max_length - length, state.num_tokens_left - 1)
-            if most < 1:
-                continue
-            if isinstance(state.draft_session, ModelDraftSession):
-                if timed and best_length is not None:
-                    most = min(most, best_length)
-                batched[state.draft_session.backend].append((state, state.draft_session, most))
-            else:
-                proposals[id(state)] = _propose_one(state, state.draft_session, most)
-        for backend, group in batched.items():
-            results = self._propose_batch(backend, group)
-            for (state, _, most), result in zip(group, results, strict=True):
+            if session.pauses and session.group is not None:  # each drafted token takes time
+                most = min(most, self.timing.best_length(sequences))
+            if most > 0:
+                group = id(state) if session.group is None else session.group
+                groups[group].append((state, session, most))
+        for group, members in groups.items():
+            inputs = [
+                (session, state.all_token_ids(state.sequences[0]), most)
+                for state, session, most in members
+            ]
+            try:
+                results = self._propose(group, inputs)
+            except Exception as error:  # of the drafter itself: it fails all that it drafts for
+                self._batches.pop(group, None)
+                results = [error] * len(inputs)
+            for (state, _, most), result in zip(members, results, strict=True):
                 proposals[id(state)] = _checked_proposal(state, result, most)
         found = list(proposals.values())
         return found if any(proposal.tokens for proposal in found) else None
 
-    def _propose_batch(
-        self, backend: Backend, group: Sequence[_DraftRequest]
-    ) -> list[Proposal | Exception]:
-        shared = self._shared.setdefault(backend, BatchedDraftModel(backend))
-        inputs = [
-            (session, state.all_token_ids(state.sequences[0]), most)
-            for state, session, most in group
-            if isinstance(session, ModelDraftSession)
-        ]
-        try:
-            return shared.propose(inputs)
-        except Exception as error:  # of the draft model itself: it fails all requests that use it
-            del self._shared[backend]
-            return [error] * len(inputs)
-
-
-def _propose_one(state: RequestState, session: DraftSession, most: int) -> Proposal:
-    try:
-        result: Proposal | Exception = session.propose(
-            state.all_token_ids(state.sequences[0]), most
-        )
-    except Exception as error:  # a caller's own drafter may raise; the other requests continue
-        result = error
-    return _checked_proposal(state, result, most)
+    def _propose(
+        self, group: object, inputs: Sequence[tuple[DraftSession, Sequence[int], int]]
+    ) -> Sequence[Proposal | Exception]:
+        session, sequence, most = inputs[0]
+        if session.group is None:
+            return [session.propose(sequence, most)]
+        if group not in self._batches:
+            self._batches[group] = session.new_batch()
+        return self._batches[group].propose(inputs)
 
 
 def _checked_proposal(state: RequestState, result: Proposal | Exception, most: int) -> Proposal:
