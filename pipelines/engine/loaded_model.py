@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pipelines.engine.backends.base import Backend
 from pipelines.engine.backends.native import NativeBackend
-from pipelines.engine.backends.transformers import TransformersBackend
 from pipelines.engine.backends.uncached import UncachedBackend
 from pipelines.engine.decoding.batch import Batch
 from pipelines.engine.decoding.memory_budget import MemoryBudget
@@ -99,8 +98,7 @@ class LoadedModel:
     def weight_bytes(self) -> int | None:
         """Bytes of the weights. None for a native model: torch does not tell how large its packed
         layouts are."""
-        backend = self._backend
-        return backend.weight_bytes if isinstance(backend, TransformersBackend) else None
+        return self._backend.weight_bytes
 
     @property
     def takes_any_shapes(self) -> bool:
@@ -174,10 +172,9 @@ class LoadedModel:
         """
         self._scheduler.check_open()
         (checked,) = self._checked_sources([source])
-        backend = self._backend
-        if not isinstance(backend, NativeBackend) or self._scheduler.has_urgent(priority):
+        if self._scheduler.has_urgent(priority):
             return None
-        future = backend.encode_ahead(checked)
+        future = self._backend.encode_ahead(checked)
         if future is not None:
             self._ahead.add(future)
             future.add_done_callback(self._ahead.discard)
@@ -333,13 +330,11 @@ class LoadedModel:
     def _score_with_attention(
         self, encoded: EncodedSource, tokens: list[int], heads: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor]:
-        cache, cross = self._backend.caches()
-        cache.alloc()
-        slot = cross.alloc()
+        caches = self._backend.caches()
         encoded = encoded.to(self._backend.plan.device, self._backend.source_dtype)
-        cross.store(slot, encoded)
+        caches.add_source(encoded)
         capture = AttentionCapture([encoded], [heads], len(tokens)) if heads else None
-        hidden = self._backend.decode([tokens], slice(0, 1), [encoded], cache, cross, capture)
+        hidden = caches.decode([tokens], slice(0, 1), [encoded], capture)
         weights = capture.weights[0] if capture is not None else torch.zeros(0, len(tokens), 0)
         return self._backend.logits(hidden[0]), weights.cpu()
 

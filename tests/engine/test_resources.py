@@ -65,8 +65,8 @@ def test_requests_without_memory_wait(checkpoints: Folders) -> None:
         models = [free.load(folder) for folder in folders]
         plain = [free.generate(requests_of(model, 4)) for model in models]
         backend = models[0].backend
-        cache, cross = backend.caches()
-        budget = cache.bytes_for(2, 13, 4) + cross.bytes_for(2, 4)
+        caches = backend.caches()
+        budget = caches.tokens.bytes_for(2, 13, 4) + caches.sources.bytes_for(2, 4)
     with Engine(
         device="cpu", compute_type="float32", threads=1, cache_budget_bytes=budget
     ) as tight:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -84,6 +86,75 @@ class SourceCache(_SlotCache, Protocol):
         ...
 
 
+class DecodePass(Protocol):
+    """A decoder pass over caches."""
+
+    def __call__(
+        self,
+        ids: Sequence[Sequence[int]],
+        slots: slice,
+        encoded_sources: Sequence[EncodedSource],
+        capture: AttentionCapture | None = None,
+        source_groups: SourceGroups | None = None,
+        /,
+    ) -> Tensor:
+        """Run one pass. The cache is written but not advanced.
+
+        Args:
+            ids: [sequences][tokens]: equally many new tokens of each sequence (a beam or sample).
+                Sequences may have different past lengths.
+            slots: slots of the sequences in the decoder cache.
+            encoded_sources: one per sequence. Neighboring sequences on one source repeat
+                the same object: they are compared by identity.
+            capture: collects cross-attention weights.
+            source_groups: which sequences share a source; by default none.
+
+        Returns:
+            Hidden states [sequences, tokens, d_model], for `logits` and `argmax` of the backend.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Caches:
+    """The two caches of a batch, and the pass of their backend that fills them.
+
+    Attributes:
+        tokens: What the decoder has read, a slot for each sequence.
+        sources: The sources, a slot for each request.
+        decode: Runs a pass.
+    """
+
+    tokens: DecoderCache
+    sources: SourceCache
+    decode: DecodePass
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is allocated now."""
+        return self.tokens.bytes + self.sources.bytes
+
+    def bytes_for(
+        self, sequences: int, tokens: int, encoded_sources: Sequence[EncodedSource]
+    ) -> int:
+        """Upper bound of the bytes needed, including what the caches hold and would keep.
+
+        Args:
+            sequences: Slots of the decoder cache.
+            tokens: Upper bound of the tokens in each.
+            encoded_sources: One for each slot of the source cache.
+        """
+        source = max((encoded.length for encoded in encoded_sources), default=0)
+        return self.tokens.bytes_for(sequences, tokens, source) + self.sources.bytes_for(
+            len(encoded_sources), source
+        )
+
+    def add_source(self, encoded: EncodedSource) -> None:
+        """Put a source into a new slot, and make an empty slot for its first sequence."""
+        self.tokens.alloc()
+        self.sources.store(self.sources.alloc(), encoded)
+
+
 class Backend(Protocol):
     """A model that decodes tokens into cache slots: the native one, or a transformers module."""
 
@@ -110,8 +181,13 @@ class Backend(Protocol):
         """Whether this backend can decode from a source."""
         ...
 
-    def caches(self) -> tuple[Any, Any]:
-        """An empty DecoderCache and SourceCache, for `decode` of this backend only."""
+    @property
+    def weight_bytes(self) -> int | None:
+        """Bytes of the weights; None if that is not known."""
+        ...
+
+    def caches(self) -> Caches:
+        """Empty caches for a batch of requests."""
         ...
 
     @property
@@ -123,30 +199,8 @@ class Backend(Protocol):
         """Encode validated sources."""
         ...
 
-    def decode(
-        self,
-        ids: Sequence[Sequence[int]],
-        slots: slice,
-        encoded_sources: Sequence[EncodedSource],
-        cache: Any,
-        cross: Any,
-        capture: AttentionCapture | None = None,
-        source_groups: SourceGroups | None = None,
-    ) -> Tensor:
-        """Run one pass. The cache is written but not advanced.
-
-        Args:
-            ids: [sequences][tokens]: equally many new tokens of each sequence (a beam or sample).
-                Sequences may have different past lengths.
-            slots: slots of the sequences in `cache`.
-            encoded_sources: one per sequence. Neighboring sequences on one source repeat
-                the same object: they are compared by identity.
-            capture: collects cross-attention weights.
-            source_groups: which sequences share a source; by default none.
-
-        Returns:
-            Hidden states [sequences, tokens, d_model], for `logits` and `argmax`.
-        """
+    def encode_ahead(self, source: Any) -> Future[EncodedSource] | None:
+        """Begin to encode a source in the background; None where that gains nothing."""
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:

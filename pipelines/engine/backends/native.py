@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pipelines.engine.backends.base import Caches
 from pipelines.engine.model.decoder import Decoder
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.precision import ComputePlan
@@ -118,9 +119,16 @@ class NativeBackend:
         """Accept the encoded sources of `other`, the same weights under another plan."""
         self._owner = other._owner
 
-    def caches(self) -> tuple[KVCache, CrossCache | NullCrossCache]:
-        """Empty caches for a batch of requests."""
-        return self._decoder.caches()
+    @property
+    def weight_bytes(self) -> None:
+        """Not known: torch does not tell how large its packed layouts are."""
+
+    def caches(self) -> Caches:
+        """Empty caches for a batch of requests. Where sources are read in place, the second
+        stores no tensors."""
+        tokens, copied = self._decoder.caches()
+        sources = NullCrossCache() if copied is None else copied
+        return Caches(tokens, sources, lambda *args: self.decode(tokens, copied, *args))
 
     @property
     def sources_at_once(self) -> int | None:
@@ -210,15 +218,15 @@ class NativeBackend:
 
     def decode(
         self,
+        cache: KVCache,
+        cross: CrossCache | None,
         ids: Sequence[Sequence[int]],
         slots: slice,
         encoded_sources: Sequence[EncodedSource],
-        cache: KVCache,
-        cross: CrossCache | NullCrossCache,
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """Run one pass, as Backend.decode."""
+        """Run one pass over caches of this backend, as DecodePass."""
         self._compute_threads.use()
         batch = ForwardBatch(
             (len(ids), len(ids[0])),
@@ -229,8 +237,7 @@ class NativeBackend:
             capture,
         )
         cache.reserve(batch.kv_length)
-        cross_cache = None if isinstance(cross, NullCrossCache) else cross
-        return self._decoder.forward(ids, batch, cache, cross_cache)
+        return self._decoder.forward(ids, batch, cache, cross)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [n, d_model] → float32 [n, vocab]."""

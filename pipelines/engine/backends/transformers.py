@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pipelines.engine.backends.base import Caches
 from pipelines.engine.backends.module_forward import ModuleForward, forward_of
 from pipelines.engine.backends.transformers_cache import (
     CacheRow,
@@ -130,8 +131,9 @@ class TransformersBackend:
     def owns(self, encoded: EncodedSource) -> bool:
         return encoded.owner is self._owner
 
-    def caches(self) -> tuple[ModuleKVCache, NullCrossCache]:
-        return ModuleKVCache(self._decoder_config, self._module.dtype.itemsize), NullCrossCache()
+    def caches(self) -> Caches:
+        cache = ModuleKVCache(self._decoder_config, self._module.dtype.itemsize)
+        return Caches(cache, NullCrossCache(), lambda *args: self.decode(cache, *args))
 
     @property
     def sources_at_once(self) -> int | None:
@@ -151,6 +153,9 @@ class TransformersBackend:
             for index, each in zip(batch, outputs, strict=True):
                 encoded[index] = _Encoded((), (), self._owner, each)
         return [each for each in encoded if each is not None]
+
+    def encode_ahead(self, source: Any) -> None:
+        """Not possible: the module's operations use all threads."""
 
     def _encoder_batches(self, sources: Sequence[Any]) -> list[list[int]]:
         """Indices of the sources that are encoded together: texts of like length, else equal
@@ -173,15 +178,14 @@ class TransformersBackend:
 
     def decode(
         self,
+        cache: ModuleKVCache,
         ids: Sequence[Sequence[int]],
         slots: slice,
         encoded_sources: Sequence[EncodedSource],
-        cache: ModuleKVCache,
-        cross: NullCrossCache,
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """Run one pass, as Backend.decode; the "hidden states" are the logits.
+        """Run one pass, as DecodePass; the "hidden states" are the logits.
 
         Sequences at the same position are one pass of the module: most modules count positions
         for all rows alike.

@@ -9,7 +9,7 @@ from functools import partial
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.decoding.memory_budget import MemoryBudget, cache_bytes_needed
+from pipelines.engine.decoding.memory_budget import MemoryBudget
 from pipelines.engine.decoding.model_runner import (
     ModelRunner,
     make_attention_capture,
@@ -62,7 +62,7 @@ class Batch:
 
     @property
     def _cross(self) -> SourceCache:
-        return self._runner.cross
+        return self._runner.caches.sources
 
     def __len__(self) -> int:
         return len(self._running) + len(self._waiting)
@@ -78,7 +78,7 @@ class Batch:
     @property
     def bytes(self) -> int:
         """Memory held by the caches, those of draft models included."""
-        return self._cache.bytes + self._cross.bytes + self._speculation.bytes
+        return self._runner.caches.bytes + self._speculation.bytes
 
     @property
     def reserved_bytes(self) -> int:
@@ -96,7 +96,7 @@ class Batch:
             tokens = min(2 * tokens, self.backend.architecture.max_target_positions)
         sources = [state.encoded for state in states]
         sequences = sum(state.max_sequences for state in states)
-        own = cache_bytes_needed(self.backend, self._cache, self._cross, sequences, tokens, sources)
+        own = self._runner.caches.bytes_for(sequences, tokens, sources)
         return own + self._speculation.bytes_for(states, tokens)
 
     @property

@@ -55,9 +55,8 @@ class ContrastiveFilter:
                 f"expert one of {vocab_size}; they must be the same"
             )
         encoded = self.encoded.to(backend.plan.device, backend.source_dtype)
-        cache, cross = backend.caches()
-        cache.alloc()
-        cross.store(cross.alloc(), encoded)
+        caches = backend.caches()
+        caches.add_source(encoded)
         begun, read = list(prompt), list[int]()  # read: the tokens in the cache
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
@@ -65,10 +64,10 @@ class ContrastiveFilter:
             same = next((i for i, (a, b) in enumerate(zip(read, tokens, strict=False)) if a != b),
                         min(len(read), len(tokens)))  # fmt: skip
             same = min(same, len(tokens) - 1)  # the last token is read again: its logits are needed
-            cache.truncate(0, same)
+            caches.tokens.truncate(0, same)
             unread = tokens[same:]
-            hidden = backend.decode([unread], slice(0, 1), [encoded], cache, cross)
-            cache.advance(slice(0, 1), len(unread))
+            hidden = caches.decode([unread], slice(0, 1), [encoded])
+            caches.tokens.advance(slice(0, 1), len(unread))
             read[:] = tokens
             amateur = backend.logits(hidden[0, -1:])[0].to(logits.device)
             allowed = logits >= logits.max() + math.log(self.alpha)

@@ -4,35 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
 from typing import Protocol
-
-from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.state.encoded_source import EncodedSource
-
-
-def cache_bytes_needed(
-    backend: Backend,
-    cache: DecoderCache,
-    cross: SourceCache,
-    sequences: int,
-    tokens: int,
-    encoded_sources: Sequence[EncodedSource],
-) -> int:
-    """Upper bound of the bytes that the caches need, including what they hold and would keep.
-
-    Args:
-        backend: The model that the caches belong to.
-        cache: Its decoder cache.
-        cross: Its cross cache.
-        sequences: Slots of the decoder cache.
-        tokens: Upper bound of the tokens in each.
-        encoded_sources: One for each slot of the cross cache.
-    """
-    source = max((encoded.length for encoded in encoded_sources), default=0)
-    return cache.bytes_for(sequences, tokens, source) + cross.bytes_for(
-        len(encoded_sources), source
-    )
 
 
 class CacheOwner(Protocol):

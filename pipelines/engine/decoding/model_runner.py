@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
+from pipelines.engine.backends.base import Backend, DecoderCache
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.sampler import record_token_probs
 from pipelines.engine.state.attention_capture import AttentionCapture
@@ -18,19 +18,21 @@ class ModelRunner:
 
     Attributes:
         backend: The model.
-        cache: Self-attention keys and values, a slot for each sequence.
-        cross: Cross-attention keys and values, a slot for each request.
+        caches: What the decoder has read of each sequence, and the requests' sources.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.cache: DecoderCache
-        self.cross: SourceCache
         self.reset_caches()
 
     def reset_caches(self) -> None:
         """Replace the caches by empty ones."""
-        self.cache, self.cross = self.backend.caches()
+        self.caches = self.backend.caches()
+
+    @property
+    def cache(self) -> DecoderCache:
+        """The decoder cache: a slot for each sequence."""
+        return self.caches.tokens
 
     def decode(
         self,
@@ -57,9 +59,7 @@ class ModelRunner:
         source_groups = SourceGroups(
             first_source_slot, tuple(len(state.sequences) for state in states)
         )
-        return self.backend.decode(
-            ids, slots, encoded_sources, self.cache, self.cross, capture, source_groups
-        )
+        return self.caches.decode(ids, slots, encoded_sources, capture, source_groups)
 
     def prefill(
         self, states: Sequence[RequestState], first_source_slot: int, first_slot: int

@@ -30,7 +30,7 @@ from pipelines.engine.model.precision import ComputePlan
 from pipelines.engine.model.sources import Source, SourceSpan
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.forward_batch import AttentionMetadata, ForwardBatch, attention_metadata
-from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
+from pipelines.engine.state.kv_cache import CrossCache, KVCache
 from pipelines.engine.weights.checkpoint import Weights
 from pipelines.families.architecture import Architecture
 
@@ -130,12 +130,12 @@ class Decoder:
             for index, start, stop in spans
         ]
 
-    def caches(self) -> tuple[KVCache, CrossCache | NullCrossCache]:
-        """Empty caches. Where sources are read in place, the second stores no tensors."""
+    def caches(self) -> tuple[KVCache, CrossCache | None]:
+        """Empty caches; no second one where sources are read in place."""
         stack, options = self._stack, (self.device, self.cache_dtype)
         cache = KVCache(self._states, stack.max_positions, *options)
         if self._compiled is not None or (self._long_sources and self._graph_runner is None):
-            return cache, NullCrossCache()
+            return cache, None
         return cache, CrossCache(stack.layers, stack.heads, stack.head_dim, *options)
 
     def forward(

@@ -168,7 +168,7 @@ def test_the_cache_bound_of_a_module_is_tight(kind: str) -> None:
         for event in stream:
             if not event.final:
                 held.append(model.statistics.cache_bytes)
-                promised = model.backend.caches()[0].bytes_for(1, 2 + len(held), encoded.length)
+                promised = model.backend.caches().tokens.bytes_for(1, 2 + len(held), encoded.length)
         assert held == sorted(held)
         assert len(held) == 8
         (layers,) = {model.architecture.decoder.layers}

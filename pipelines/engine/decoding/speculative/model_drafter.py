@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
-from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.decoding.memory_budget import cache_bytes_needed
+from pipelines.engine.backends.base import Backend
 from pipelines.engine.decoding.request import DraftSession, Proposal
 from pipelines.engine.decoding.sampling.distributions import (
     draw,
@@ -202,23 +201,20 @@ class BatchedDraftModel:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._cache: DecoderCache
-        self._cross: SourceCache
-        self._cache, self._cross = backend.caches()
+        self._caches = backend.caches()
+        self._cache = self._caches.tokens
         self._sessions: list[ModelDraftSession] = []  # by slot
         self._cached: list[list[int]] = []  # by slot: the tokens in the cache
 
     @property
     def bytes(self) -> int:
         """Memory held by the caches."""
-        return self._cache.bytes + self._cross.bytes
+        return self._caches.bytes
 
     def bytes_for(self, sessions: Sequence[ModelDraftSession], tokens: int) -> int:
         """Upper bound of the bytes needed for these sessions of at most `tokens` tokens each."""
         sources = [session.encoded for session in sessions]
-        return cache_bytes_needed(
-            self._backend, self._cache, self._cross, len(sessions), tokens, sources
-        )
+        return self._caches.bytes_for(len(sessions), tokens, sources)
 
     def keep(self, staying: Iterable[DraftSession | None]) -> bool:
         """Free the slots of all other sessions; return whether any is left."""
@@ -230,7 +226,7 @@ class BatchedDraftModel:
                 slots.pop()
         if len(slots) < len(self._sessions):
             self._cache.reorder(slots)
-            self._cross.reorder(slots)
+            self._caches.sources.reorder(slots)
             self._sessions = [self._sessions[slot] for slot in slots]
             self._cached = [self._cached[slot] for slot in slots]
         return bool(slots)
@@ -270,8 +266,8 @@ class BatchedDraftModel:
                 return slot
         self._sessions.append(session)
         self._cached.append([])
-        self._cross.store(self._cross.alloc(), session.encoded)
-        return self._cache.alloc()
+        self._caches.add_source(session.encoded)
+        return len(self._sessions) - 1
 
     def _rewind(self, draft: _DraftRound) -> None:
         """Truncate a slot to the prefix it shares with the sequence, without its last token.
@@ -307,7 +303,7 @@ class BatchedDraftModel:
             slots = slice(first.slot, first.slot + len(group))
             unread = [each.tokens[start:-1] for each in group]
             encoded_sources = [each.session.encoded for each in group]
-            self._backend.decode(unread, slots, encoded_sources, self._cache, self._cross)
+            self._caches.decode(unread, slots, encoded_sources)
             self._cache.advance(slots, len(unread[0]))
             for each, ids in zip(group, unread, strict=True):
                 self._cached[each.slot] += ids
@@ -338,7 +334,7 @@ class BatchedDraftModel:
             self._cached[slot] = list(own)
             self._cache.truncate(slot, start)
         encoded_sources = [session.encoded for session in self._sessions[slots]]
-        hidden_states = self._backend.decode(ids, slots, encoded_sources, self._cache, self._cross)
+        hidden_states = self._caches.decode(ids, slots, encoded_sources)
         for slot, count in enumerate(num_read, slots.start):
             self._cache.advance(slice(slot, slot + 1), count)
         indices = [each.slot - slots.start for each in active]
