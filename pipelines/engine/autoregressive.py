@@ -24,6 +24,7 @@ from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.model.sources import NoSource
 from pipelines.engine.model.sources.tokens import TokenSource
+from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.errors import OptionError, RequestError
 
@@ -219,9 +220,9 @@ class _EncodedModel:
 
 
 def _wrapped(module: Any) -> LoadedModel:
-    return LoadedModel(
-        TransformersBackend(module), Scheduler(torch.get_num_threads(), lambda batch: False), 64
-    )
+    threads = ComputeThreads(torch.get_num_threads())
+    scheduler = Scheduler(threads, lambda batch: False)
+    return LoadedModel(TransformersBackend(module, threads), scheduler, 64)
 
 
 def _options(

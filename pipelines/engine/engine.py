@@ -10,6 +10,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,23 +79,32 @@ class Engine:
             raise OptionError(f"cache_budget_bytes must be 1 or more, not {cache_budget_bytes}")
         self._device = choose_device(device)
         self._compute_type = compute_type
-        # `_uses_kernels` raises here, rather than at the first load, if there is no such type. The
-        # kernels time now and then whether one thread is faster; torch's operations use all.
-        self._torch_threads = ComputeThreads(choose_threads(threads))
-        adapts = self._uses_kernels and expected_isa() is not None
-        self._kernel_threads = (
-            ComputeThreads(choose_threads(threads, adapts=True)) if adapts else self._torch_threads
-        )
-        self.threads = self._kernel_threads.count
+        # `_uses_kernels` raises here, rather than at the first load, if there is no such type.
+        self._adapts = self._uses_kernels and expected_isa() is not None
+        self._asked_threads = threads
+        own = ComputeThreads(choose_threads(threads, adapts=self._adapts))
         self._max_batch = max_batch
         self._budget = MemoryBudget(cache_budget_bytes)
         keep_freed_memory()
         stop_daemon_threads_at_exit()
-        self._scheduler = Scheduler(self.threads, self._move_to_cpu)
+        self._scheduler = Scheduler(own, self._move_to_cpu)
         self._models: dict[tuple[Path, tuple[int, ...] | None], LoadedModel] = {}
         self._wrapped: weakref.WeakSet[LoadedModel] = weakref.WeakSet()
         self._lock = threading.Lock()  # of the two above
         self._loading = threading.Lock()  # held while a model is loaded
+
+    @property
+    def threads(self) -> int:
+        """The number of CPU threads."""
+        return self._scheduler.threads.count
+
+    @cached_property
+    def _torch_threads(self) -> ComputeThreads:
+        """The threads of models that torch's operations run. The kernels time now and then whether
+        one thread is faster; torch's operations do not, and leave the busy cores out."""
+        if not self._adapts or self._asked_threads != "auto":
+            return self._scheduler.threads
+        return ComputeThreads(choose_threads("auto"))
 
     @property
     def device(self) -> str:
@@ -258,7 +268,7 @@ class Engine:
         as no memory can be allocated while a CUDA graph is recorded."""
         if self._device.type != "cpu":
             return self._scheduler.run(lambda: self._build(path, shortlist))
-        self._kernel_threads.use()  # whose count is the scheduler's
+        self._scheduler.threads.use()
         with torch.inference_mode():
             return self._build(path, shortlist)
 
@@ -278,7 +288,7 @@ class Engine:
     def _load_backend(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
         plan = loading_plan(self._compute_type, self._device)
         compiled = plan.decoder.kernel == "int8" and not plan.on_gpu and load_kernels() is not None
-        threads = self._kernel_threads if compiled else self._torch_threads
+        threads = self._scheduler.threads if compiled else self._torch_threads
         return NativeBackend(path, plan, threads, shortlist)
 
     def _fall_back_to_cpu(self, path: Path) -> None:

@@ -87,15 +87,15 @@ class TransformersBackend:
 
     Args:
         module: The module.
-        compute_threads: the CPU threads; as many as torch has now by default.
+        compute_threads: the CPU threads.
 
     Raises:
         RequestError: Modules of its kind are not run.
     """
 
-    def __init__(self, module: Any, compute_threads: ComputeThreads | None = None) -> None:
+    def __init__(self, module: Any, compute_threads: ComputeThreads) -> None:
         self._module = module
-        self._compute_threads = compute_threads or ComputeThreads(torch.get_num_threads())
+        self._compute_threads = compute_threads
         self._forward = forward_of(module)
         self._joins: bool | None = None  # whether rows of its cache can be joined; None: not known
         self._decoder_config = module.config.get_text_config(decoder=True)

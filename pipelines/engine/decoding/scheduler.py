@@ -20,6 +20,7 @@ import torch
 from pipelines.daemon_threads import user_of_library
 from pipelines.engine.decoding.batch import Batch
 from pipelines.engine.decoding.request_state import RequestState
+from pipelines.engine.model.threads import ComputeThreads
 from pipelines.errors import EngineError
 
 T = TypeVar("T")
@@ -44,13 +45,13 @@ class Scheduler:
     """Runs jobs (whole calls, such as encoding) and batches (step by step), one at a time.
 
     Args:
-        threads: CPU threads to compute with.
+        threads: The CPU threads to compute with.
         recover: Called with a batch whose step ran out of GPU memory. Returns True when its
             requests go on, on another device, and False to let them fail.
     """
 
-    def __init__(self, threads: int, recover: Callable[[Batch], bool]) -> None:
-        self._threads = threads
+    def __init__(self, threads: ComputeThreads, recover: Callable[[Batch], bool]) -> None:
+        self.threads = threads
         self._recover = recover
         # Guards all fields below; notified when a turn has ended.
         self._condition = threading.Condition()
@@ -210,8 +211,7 @@ class Scheduler:
     def _compute(self, work: Callable[[], T]) -> T:
         """Call a function in this thread's turn."""
         user_of_library()
-        if torch.get_num_threads() != self._threads:
-            torch.set_num_threads(self._threads)
+        self.threads.use()
         with torch.inference_mode():
             result = work()
         with self._condition:  # those that are kept would keep the weights of their models

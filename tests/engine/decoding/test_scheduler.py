@@ -31,6 +31,7 @@ from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.decoding.request_queue import RequestQueue
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
 from pipelines.engine.decoding.scheduler import Scheduler
+from pipelines.engine.model.threads import ComputeThreads
 from pipelines.errors import EngineError, NumericalError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -177,7 +178,7 @@ def test_urgent_requests_get_the_next_free_slot(checkpoints: Folders) -> None:
 
 def test_a_job_waits_for_one_job_of_another_thread() -> None:
     """Where one caller encodes pass after pass, the passes of others come in between."""
-    scheduler = Scheduler(threads=1, recover=lambda batch: False)
+    scheduler = Scheduler(ComputeThreads(), recover=lambda batch: False)
     ran: list[str] = []
     live = threading.Thread(target=lambda: scheduler.run(lambda: ran.append("live")))
 
@@ -541,7 +542,7 @@ def test_an_interrupt_before_the_computation_leaves_the_engine_usable(
 def test_an_interrupted_wait_for_a_turn_holds_up_no_other_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scheduler = Scheduler(threads=1, recover=lambda batch: False)
+    scheduler = Scheduler(ComputeThreads(), recover=lambda batch: False)
 
     def ctrl_c(*_: object) -> None:
         raise KeyboardInterrupt
@@ -557,7 +558,7 @@ def test_a_lost_notification_holds_up_a_caller_for_a_moment_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ctrl-C may come after a computation, before those that wait for it are notified."""
-    scheduler = Scheduler(threads=1, recover=lambda batch: False)
+    scheduler = Scheduler(ComputeThreads(), recover=lambda batch: False)
     monkeypatch.setattr(Scheduler, "_notify", lambda self: None)
     begun, go_on = threading.Event(), threading.Event()
 

@@ -103,12 +103,13 @@ class CompiledLinear:
         args.rows, args.input = x.numel() // self.inputs, x.data_ptr()
         quantized = quantized_rows(args.rows, self.padded_inputs)
         quant_ranges = torch.empty(args.rows, 2)
-        scratch = ThreadScratch(torch.get_num_threads(), 0)
+        runner = self._runners[kernel]
+        scratch = ThreadScratch(runner.threads, 0)
         workspace = args.workspace
         workspace.quantized, workspace.quant_ranges = quantized.data_ptr(), quant_ranges.data_ptr()
         workspace.quant_max = self.library.quant_max
         scratch.write_to(workspace)
-        self._runners[kernel].run(args, args.rows)
+        runner.run(args, args.rows)
 
 
 def aligned_bytes(size: int) -> Tensor:

@@ -170,7 +170,7 @@ class CompiledStack:
             columns: of further float32 buffers [rows, columns], by the field of abi.StackArgs that
                 holds their address.
         """
-        needed = (torch.get_num_threads(), rows, positions, *columns.values())
+        needed = (self._runner.threads, rows, positions, *columns.values())
         reserved = self._reserved or (0,) * len(needed)
         if all(need <= have for need, have in zip(needed, reserved, strict=True)):
             return

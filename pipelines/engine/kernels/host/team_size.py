@@ -149,6 +149,12 @@ class KernelRunner:
         self._library, self._kernel, self._clock = library, kernel, clock
         self._sizes: dict[int, TeamSize] = {}  # by rows, in powers of 2
 
+    @property
+    def threads(self) -> int:
+        """At most so many threads run it: as many as torch's operations, a number that the
+        scheduler sets (model/threads.py)."""
+        return torch.get_num_threads()
+
     def run(self, args: abi.LinearArgs | abi.StackArgs, rows: int) -> None:
         """Run the kernel; return when it is done.
 
@@ -156,7 +162,7 @@ class KernelRunner:
             args: See `KernelLibrary.run`.
             rows: The rows that it computes.
         """
-        threads = torch.get_num_threads()
+        threads = self.threads
         if threads == 1 or rows == 0:
             self._library.run(self._kernel, args, 1)
             return
