@@ -21,8 +21,8 @@ from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.decoding.statistics import Statistics
 from pipelines.engine.model.sources import NoSource, Source
 from pipelines.engine.model.sources.base import check_vocabulary
-from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource
+from pipelines.engine.state.forward_batch import AttentionCapture
 from pipelines.engine.stream import Stream
 from pipelines.errors import EngineError, RequestError
 from pipelines.families.architecture import Architecture

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pipelines.engine.model.precision import ComputePlan
 from pipelines.engine.model.sources import Source
-from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
+from pipelines.engine.state.forward_batch import AttentionCapture
 from pipelines.families.architecture import Architecture
 
 

@@ -18,9 +18,8 @@ from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.precision import ComputePlan
 from pipelines.engine.model.sources import SourceSpan, source_of
 from pipelines.engine.model.threads import ComputeThreads
-from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
-from pipelines.engine.state.forward_batch import ForwardBatch
+from pipelines.engine.state.forward_batch import AttentionCapture, ForwardBatch
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.checkpoint import open_weights
 from pipelines.errors import OptionError

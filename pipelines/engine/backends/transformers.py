@@ -26,8 +26,8 @@ from pipelines.engine.model.lm_head import argmax
 from pipelines.engine.model.precision import ComputePlan, StackPrecision
 from pipelines.engine.model.sources import NoSource, source_of
 from pipelines.engine.model.threads import ComputeThreads
-from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
+from pipelines.engine.state.forward_batch import AttentionCapture
 from pipelines.engine.state.kv_cache import NullCrossCache
 from pipelines.errors import RequestError
 from pipelines.families.architecture import Architecture, Norm, Stack

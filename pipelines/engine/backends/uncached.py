@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, Caches
-from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
+from pipelines.engine.state.forward_batch import AttentionCapture
 from pipelines.engine.state.kv_cache import NullCrossCache
 
 

@@ -16,8 +16,7 @@ from pipelines.engine.decoding.model_runner import (
     record_attention,
 )
 from pipelines.engine.decoding.request import FinishReason
-from pipelines.engine.decoding.request_queue import RequestQueue
-from pipelines.engine.decoding.request_state import RequestState
+from pipelines.engine.decoding.request_state import RequestQueue, RequestState
 from pipelines.engine.decoding.sampler import (
     append_tokens,
     apply_suppression,

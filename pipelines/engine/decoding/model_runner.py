@@ -9,8 +9,8 @@ from torch import Tensor
 from pipelines.engine.backends.base import Backend, DecoderCache
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.sampler import record_token_probs
-from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import SourceGroups
+from pipelines.engine.state.forward_batch import AttentionCapture
 
 
 class ModelRunner:

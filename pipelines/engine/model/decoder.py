@@ -13,8 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pipelines.engine.kernels.host.decoder import CompiledDecoder
-from pipelines.engine.kernels.host.encoder import CompiledCrossKV
+from pipelines.engine.kernels.host.stack import CompiledCrossKV, CompiledDecoder
 from pipelines.engine.model.blocks import decoder_blocks
 from pipelines.engine.model.blocks.base import DecoderPass
 from pipelines.engine.model.cuda_graphs import CudaGraphRunner, graph_recorders

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pipelines.engine.kernels.host.encoder import CompiledEncoder
+from pipelines.engine.kernels.host.stack import CompiledEncoder
 from pipelines.engine.model.blocks import encoder_blocks
 from pipelines.engine.model.blocks.base import EncoderPass, TileStep
 from pipelines.engine.model.layers import LayerBuilder, Norm, StackInput, affine_of

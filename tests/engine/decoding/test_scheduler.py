@@ -28,7 +28,7 @@ from pipelines.engine import (
     SuppressTokens,
 )
 from pipelines.engine.backends.native import NativeBackend
-from pipelines.engine.decoding.request_queue import RequestQueue
+from pipelines.engine.decoding.request_state import RequestQueue
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.model.threads import ComputeThreads

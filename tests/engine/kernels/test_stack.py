@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from pipelines.engine.kernels.host import stack as host
-from pipelines.engine.kernels.host.decoder import CompiledDecoder
 from pipelines.engine.kernels.host.linear import CompiledLinear
-from pipelines.engine.kernels.host.stack import AffineNorm, CompiledBlock
+from pipelines.engine.kernels.host.stack import AffineNorm, CompiledBlock, CompiledDecoder
 from pipelines.engine.kernels.loader import load_kernels
 from pipelines.families.architecture import (
     BlockSpec,

@@ -30,7 +30,7 @@ from pipelines.engine.decoding.sampler import (
     select_tokens,
 )
 from pipelines.engine.decoding.sampling.distributions import sample_from
-from pipelines.engine.state.attention_capture import AttentionCapture
+from pipelines.engine.state.forward_batch import AttentionCapture
 
 # Rows of logits that are in memory at once. A step of 64 requests with drafts of 3 tokens is one
 # call of the LM head; long drafts of many requests would need gigabytes.

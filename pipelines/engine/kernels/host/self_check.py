@@ -14,10 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipelines.engine.kernels.host.attention import CompiledAttention
-from pipelines.engine.kernels.host.decoder import CompiledDecoder
-from pipelines.engine.kernels.host.encoder import CompiledCrossKV, CompiledEncoder
 from pipelines.engine.kernels.host.linear import CompiledLinear
-from pipelines.engine.kernels.host.stack import AffineNorm, CompiledBlock
+from pipelines.engine.kernels.host.stack import (
+    AffineNorm,
+    CompiledBlock,
+    CompiledCrossKV,
+    CompiledDecoder,
+    CompiledEncoder,
+)
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.forward_batch import ForwardBatch

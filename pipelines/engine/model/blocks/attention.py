@@ -18,8 +18,7 @@ from pipelines.engine.model.blocks.base import (
     Pass,
     TileSteps,
 )
-from pipelines.engine.model.layers import LayerBuilder
-from pipelines.engine.model.rotary import rotate
+from pipelines.engine.model.layers import LayerBuilder, rotate
 from pipelines.engine.state.kv_cache import StateSpec
 from pipelines.families.architecture import SelfAttentionSpec, changed_fields
 

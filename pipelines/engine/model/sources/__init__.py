@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipelines.engine.model.sources.audio import AudioSource
-from pipelines.engine.model.sources.base import EncoderLayers, Source, SourceSpan, Stem
+from pipelines.engine.model.sources.base import (
+    EncoderLayers,
+    NoSource,
+    Source,
+    SourceSpan,
+    Stem,
+    TensorSource,
+)
 from pipelines.engine.model.sources.tokens import TokenSource
 from pipelines.engine.model.sources.waveform import WaveformSource
-from pipelines.engine.model.sources.wrapped import NoSource, TensorSource
 from pipelines.families.architecture import Architecture
 
 __all__ = ["SOURCES", "EncoderLayers", "NoSource", "Source", "SourceSpan", "Stem", "source_of"]

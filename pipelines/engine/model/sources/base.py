@@ -1,4 +1,4 @@
-"""What every kind of source does, and what an encoder offers it."""
+"""What every kind of source does, what an encoder offers it, and the kinds of wrapped modules."""
 
 from __future__ import annotations
 
@@ -128,3 +128,17 @@ def check_vocabulary(ids: Sequence[int], vocab_size: int, what: str) -> None:
             raise RequestError(
                 f"{what} holds the id {token}, outside the vocabulary of {vocab_size}"
             )
+
+
+class TensorSource(Source):
+    """What a module's encoder takes, one tensor a source: pixels, features, samples."""
+
+    def check(self, sources: Sequence[Any], any_shapes: bool) -> list[Any]:
+        return [*sources]
+
+
+class NoSource(Source):
+    """Decoder-only models."""
+
+    def check(self, sources: Sequence[Any], any_shapes: bool) -> list[Any]:
+        raise RequestError("this model is decoder-only: it has nothing to encode")
