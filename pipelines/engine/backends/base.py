@@ -56,13 +56,8 @@ class DecoderCache(_SlotCache, Protocol):
         ...
 
     def bytes_for(self, slots: int, tokens: int, source: int) -> int:
-        """Upper bound of the memory, also while the cache grows.
-
-        Args:
-            slots: slots in use.
-            tokens: longest sequence.
-            source: longest source, in positions.
-        """
+        """Upper bound of the memory, also while the cache grows. `tokens` and `source` are the
+        longest."""
         ...
 
     def advance(self, slots: slice, tokens: int) -> None:

@@ -17,18 +17,11 @@ class SlowModel(UserWarning):
 
 
 def load_module(folder: Path, device: torch.device) -> Any | None:
-    """The module in a folder, in float32, on a device.
+    """The module in a folder, in float32, on a device; None where transformers has no such class
+    for its model_type, or one that does not generate.
 
-    No code of the folder is run: only classes of transformers itself are used, and a .bin is read
-    with weights_only.
-
-    Args:
-        folder: Its config.json names the class in `architectures`.
-        device: Where the module is put.
-
-    Returns:
-        None where transformers has no such class for this model_type, or one that does not
-        generate.
+    No code of the folder is run: only the class of transformers itself that config.json names is
+    used, and a .bin is read with weights_only.
 
     Raises:
         CheckpointError: transformers cannot load the folder.

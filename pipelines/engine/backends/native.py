@@ -162,11 +162,7 @@ class NativeBackend:
     def encode_sharing(
         self, sources: Sequence[Any], other: NativeBackend
     ) -> list[tuple[EncodedSource, EncodedSource]]:
-        """Encode once for two models with the same encoder.
-
-        Returns:
-            For each source the one for this model and the one for `other`.
-        """
+        """Encode once for two models with the same encoder: this one and `other`."""
         return [(own, others) for own, others in self._encode(sources, [self, other])]
 
     def reuse_source(self, encoded: EncodedSource, layers: Sequence[int]) -> EncodedSource:

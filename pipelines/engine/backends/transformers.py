@@ -85,10 +85,6 @@ class _Row:
 class TransformersBackend:
     """A transformers module. Not thread-safe.
 
-    Args:
-        module: The module.
-        compute_threads: the CPU threads.
-
     Raises:
         RequestError: Modules of its kind are not run.
     """

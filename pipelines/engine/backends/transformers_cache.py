@@ -46,12 +46,7 @@ class ModuleSlot:
 
 
 class ModuleKVCache:
-    """A DecoderCache of rows of transformers' caches.
-
-    Args:
-        config: the decoder's.
-        itemsize: bytes of one number of the cache.
-    """
+    """A DecoderCache of rows of transformers' caches, whose numbers take `itemsize` bytes."""
 
     def __init__(self, config: Any, itemsize: int) -> None:
         self.slots: list[ModuleSlot] = []
@@ -104,11 +99,8 @@ class ModuleKVCache:
     def take(self, slots: Sequence[ModuleSlot], source_length: int) -> Any:
         """The cache of these slots, in their order, for a pass that writes to it.
 
-        The slots lose it: if the pass fails, it is half written.
-
-        Args:
-            slots: Slots of equal length, each with a past.
-            source_length: Positions of the longest of their sources.
+        The slots are of equal length, each with a past; `source_length` is that of the longest of
+        their sources. The slots lose the cache: if the pass fails, it is half written.
         """
         rows = [slot.past for slot in slots if slot.past is not None]
         for slot in slots:

@@ -162,15 +162,9 @@ class Batch:
     def _prepare_selection(
         self, states: Sequence[RequestState], hidden_states: Tensor
     ) -> Callable[[], None]:
-        """Compute what the choice of the next tokens needs of the model.
-
-        Args:
-            states: All running requests.
-            hidden_states: [sequences, d_model], after the last token of each sequence.
-
-        Returns:
-            A function that appends the next token to each sequence.
-        """
+        """Compute what the choice of the next tokens needs of the model, from the states
+        [sequences, d_model] after each last token; return a function that appends the next token to
+        each sequence."""
         shared = shared_suppressed_ids(states) if all(state.greedy for state in states) else None
         if shared is not None:
             logprobs = any(state.request.options.logprobs for state in states)

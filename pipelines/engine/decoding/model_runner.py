@@ -75,12 +75,8 @@ class ModelRunner:
             hidden_states = hidden_states[len(state.sequences) :]
 
     def record_prompt_probs(self, state: RequestState, hidden_states: Tensor) -> None:
-        """Record the requested probabilities at prompt positions.
-
-        Args:
-            state: The request.
-            hidden_states: [positions, d_model] from the first prompt position on.
-        """
+        """Record the requested probabilities from hidden states [positions, d_model], those of the
+        first prompt positions."""
         positions = [p for p, _ in state.request.token_probs if p < len(hidden_states)]
         if positions:
             record_token_probs(state, positions, self.backend.logits(hidden_states[positions]))
@@ -99,9 +95,7 @@ def make_attention_capture(states: Sequence[RequestState], tokens: int) -> Atten
 def record_attention(states: Sequence[RequestState], weights: Sequence[Tensor]) -> None:
     """Store the attention weights with which the next tokens are chosen, before they are chosen.
 
-    Args:
-        states: Requests.
-        weights: For each of their sequences [heads, tokens, source length]; the first token counts.
+    weights: for each sequence [heads, tokens, source length]; the first token counts.
     """
     sequences = ((state, sequence) for state in states for sequence in state.sequences)
     for (state, sequence), own in zip(sequences, weights, strict=True):

@@ -17,12 +17,8 @@ from pipelines.errors import EngineError, NumericalError
 
 
 def apply_suppression(states: Sequence[RequestState], logits: Tensor) -> None:
-    """Set suppressed ids to −∞, in one operation where all requests suppress the same ids.
-
-    Args:
-        states: Requests.
-        logits: [sequences, vocab] of the requests' sequences in order; changed in place.
-    """
+    """Set suppressed ids to −∞ in logits [sequences, vocab], in one operation where all requests
+    suppress the same ids."""
     shared = shared_suppressed_ids(states)
     if shared is not None and not any(state.search for state in states):
         for index in shared:
@@ -36,12 +32,8 @@ def apply_suppression(states: Sequence[RequestState], logits: Tensor) -> None:
 
 
 def select_tokens(states: Sequence[RequestState], logits: Tensor) -> None:
-    """Apply the logit filters other than suppression, and append a token to each sequence.
-
-    Args:
-        states: Requests.
-        logits: [sequences, vocab] after `apply_suppression`; changed in place.
-    """
+    """Apply the logit filters other than suppression to logits [sequences, vocab], in place, and
+    append a token to each sequence."""
     if not any(state.search for state in states):
         _select_single(states, logits)
         return
@@ -82,14 +74,10 @@ def _advance_search(state: RequestState, logits: Tensor) -> None:
 
 
 def next_token_distribution(state: RequestState, logits: Tensor) -> Tensor | None:
-    """The distribution that a sampling request with a single sequence draws its next token from.
+    """The distribution [vocab] that a sampling request with a single sequence draws its next token
+    from; None when no token can be chosen and the request has failed.
 
-    Args:
-        state: The request.
-        logits: [vocab] after `apply_suppression`; the other filters are applied in place.
-
-    Returns:
-        Probabilities [vocab], or None when no token can be chosen and the request has failed.
+    logits: [vocab] after `apply_suppression`; the other filters are applied in place.
     """
     _apply_filters(state, state.sequences[0], logits)
     best = float(logits.max())
@@ -121,11 +109,8 @@ def _select_single(states: Sequence[RequestState], logits: Tensor) -> None:
 def append_tokens(states: Sequence[RequestState], tokens: Tensor, chosen: Tensor) -> None:
     """Append chosen tokens to requests with a single sequence; fail those without a valid choice.
 
-    Args:
-        states: Requests.
-        tokens: Ids [requests].
-        chosen: [requests], the tokens' log-probabilities or, if none are requested, their logits;
-            either is finite exactly when there was a token to choose.
+    chosen: the tokens' log-probabilities or, if none are requested, their logits; either is finite
+    exactly when there was a token to choose.
     """
     for state, token, logprob in zip(states, tokens.tolist(), chosen.tolist(), strict=True):
         if state.error is not None:
@@ -148,12 +133,8 @@ def shared_suppressed_ids(states: Sequence[RequestState]) -> list[Tensor] | None
 
 
 def record_last_token_probs(states: Sequence[RequestState], logits: Tensor) -> None:
-    """Record requested probabilities at the last prompt position, in a request's first step.
-
-    Args:
-        states: Requests.
-        logits: [sequences, vocab], unfiltered.
-    """
+    """Record requested probabilities at the last prompt position, in a request's first step, from
+    logits [sequences, vocab] before they are filtered."""
     first = 0  # the request's first sequence
     for state in states:
         last = len(state.request.prompt) - 1

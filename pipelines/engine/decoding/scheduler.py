@@ -221,10 +221,8 @@ class Scheduler:
     def _step(self) -> bool:
         """Step the batch that holds the most urgent request; equally urgent batches take turns.
 
-        A batch that cannot do anything, as it waits for memory that others hold, is skipped.
-
-        Returns:
-            Whether any could do anything.
+        A batch that waits for memory that others hold is skipped. Returns whether any could do
+        anything.
         """
         with self._condition:
             urgencies = [(batch.priority, batch) for batch in self._batches]

@@ -49,10 +49,8 @@ class KernelLibrary:
     def run(self, kernel: str, args: abi.LinearArgs | abi.StackArgs, threads: int) -> None:
         """Run a kernel without Python's global lock; return when it is done.
 
-        Args:
-            kernel: A key of `addresses`.
-            args: Its argument, whose buffers must exist until this returns.
-            threads: That run it, this one among them; fewer where the system has no more.
+        The buffers of its argument must exist until then. Fewer threads run it, this one among
+        them, where the system has no more.
         """
         if threads > 1:
             self._teams.run(self.addresses[kernel], args, threads)
@@ -61,10 +59,5 @@ class KernelLibrary:
         self.run_alone(kernel, args)
 
     def run_alone(self, kernel: str, args: ctypes.Structure) -> None:
-        """Run a kernel that has no part in a team, as `run`.
-
-        Args:
-            kernel: A key of `addresses`.
-            args: Its argument, whose buffers must exist until this returns.
-        """
+        """Run a kernel that has no part in a team, as `run`."""
         _Kernel(self.addresses[kernel])(ctypes.addressof(args))

@@ -285,17 +285,8 @@ def survives(kernels: ObjectCode, level: str) -> bool:
 
 
 def _run_compiler(level: str, output: Path, errors: Path, environment: Mapping[str, str]) -> int:
-    """Run the compiler in a process of its own, and pass its progress on.
-
-    Args:
-        level: A key of ISA_LEVELS.
-        output: The file that it writes.
-        errors: The file for its stderr.
-        environment: Limits of its instructions.
-
-    Returns:
-        Its exit status.
-    """
+    """Run the compiler, which writes `output`, in a process of its own, and pass its progress on;
+    its stderr goes to a file, the environment limits its instructions. Returns its exit status."""
     start = time.monotonic()
     with (
         errors.open("wb") as stderr,
@@ -349,15 +340,7 @@ def _warn(message: str) -> None:
 
 
 def link(kernels: ObjectCode, level: str) -> KernelLibrary:
-    """Load object code into this process.
-
-    Args:
-        kernels: The code.
-        level: The key in ISA_LEVELS that it was compiled for.
-
-    Returns:
-        The kernels, unchecked.
-    """
+    """Load object code, compiled for a level of ISA_LEVELS, into this process, unchecked."""
     import llvmlite.binding as llvm
 
     if ISA_LEVELS[level].matrix_unit:

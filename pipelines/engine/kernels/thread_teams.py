@@ -41,11 +41,8 @@ class TeamFunctions:
 class ThreadTeams:
     """Runs kernels on several threads; calls from several threads run side by side.
 
-    Each call has a team of its own, which is kept for later calls.
-
-    Args:
-        functions: The compiled ones.
-        code: Is kept alive: it owns the memory of compiled code.
+    Each call has a team of its own, which is kept for later calls. `code`, which owns the memory of
+    compiled code, is kept alive.
     """
 
     def __init__(self, functions: TeamFunctions, code: Any) -> None:
@@ -58,12 +55,9 @@ class ThreadTeams:
             os.register_at_fork(after_in_child=self._idle.clear)
 
     def run(self, kernel: int, args: abi.LinearArgs | abi.StackArgs, threads: int) -> None:
-        """Run a kernel; return when it is done.
+        """Run the kernel at an address; return when it is done.
 
-        Args:
-            kernel: Its address.
-            args: Its argument.
-            threads: 2 or more, this one among them; fewer run it where there are no more.
+        threads: 2 or more, this one among them; fewer run it where there are no more.
         """
         try:
             team = self._idle.pop()

@@ -133,14 +133,8 @@ class _Graph:
         return self._pass()[: len(ids)]
 
     def record(self, record: GraphRecorder, expected: Tensor) -> bool:
-        """Record the last pass again.
-
-        Args:
-            expected: its hidden states, computed eagerly.
-
-        Returns:
-            Whether the replay computes the same.
-        """
+        """Record the last pass again; return whether a replay computes its hidden states as they
+        are expected, computed eagerly."""
         # The recorded graph holds addresses only, so it does not keep the caches alive.
         self._pass = record(self._pass)
         error = (self._pass()[: len(expected)] - expected).abs().amax()
@@ -192,13 +186,9 @@ class CudaGraphRunner:
     def __call__(
         self, ids: Sequence[Sequence[int]], batch: ForwardBatch, cache: KVCache, cross: CrossCache
     ) -> Tensor | None:
-        """Run a pass, writing its tokens to the cache.
+        """Run a pass over ids [sequences][tokens], writing its tokens to the cache.
 
-        Args:
-            ids: [sequences][tokens].
-
-        Returns:
-            Hidden states [sequences, tokens, d_model]; None for a pass that has to run eagerly.
+        Returns hidden states [sequences, tokens, d_model]; None for a pass that has to run eagerly.
         """
         key = self._key_of(batch, cache, cross)
         if key is None:

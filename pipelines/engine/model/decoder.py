@@ -144,14 +144,10 @@ class Decoder:
         cache: KVCache,
         cross: CrossCache | None,
     ) -> Tensor:
-        """Run a pass, writing its tokens to the cache.
+        """Run a pass over ids [sequences][tokens], writing its tokens to the cache; without a
+        `cross` cache sources are read in place.
 
-        Args:
-            ids: [sequences][tokens].
-            cross: None when sources are read in place.
-
-        Returns:
-            Hidden states [sequences, tokens, d_model].
+        Returns hidden states [sequences, tokens, d_model].
         """
         if self._graph_runner is not None and cross is not None:
             states = self._graph_runner(ids, batch, cache, cross)
@@ -179,15 +175,8 @@ class Decoder:
         cache: KVCache,
         cross: CrossCache | None,
     ) -> Tensor:
-        """A pass operation by operation.
-
-        Args:
-            ids: [sequences, tokens].
-            position_index: of the tokens, as `ForwardBatch.position_index`.
-
-        Returns:
-            [sequences, tokens, d_model].
-        """
+        """A pass operation by operation, over ids [sequences, tokens] at the positions of
+        `ForwardBatch.position_index`. Returns [sequences, tokens, d_model]."""
         x = self._embed(ids, position_index)
         metadata = replace(
             metadata,

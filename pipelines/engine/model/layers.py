@@ -213,12 +213,8 @@ class RelativeBias:
 
 
 class StackInput:
-    """What enters the layers of a side: positions, and the norm on the embeddings.
-
-    Args:
-        build: Builds layers of the side.
-        side: "encoder" or "decoder", as the names of tensors have it.
-    """
+    """What enters the layers of a side, "encoder" or "decoder": positions, and the norm on the
+    embeddings."""
 
     def __init__(self, build: LayerBuilder, side: str) -> None:
         stack, name = build.stack, f"model.{side}"
@@ -238,12 +234,8 @@ class StackInput:
             self._norm = build.norm(f"{name}.layernorm_embedding")
 
     def __call__(self, x: Tensor, index: slice | Tensor | list[int]) -> Tensor:
-        """Add positions to embeddings [..., length, d_model], and normalize.
-
-        Args:
-            x: The embeddings.
-            index: Their positions, as an index into a table.
-        """
+        """Add positions to embeddings [..., length, d_model], and normalize; `index` is an index
+        into a table."""
         x = x if self._table is None else x + self._table[index]
         return x if self._norm is None else self._norm(x)
 
@@ -296,13 +288,7 @@ def embedding_name(weights: Weights, architecture: Architecture, side: str) -> s
 
 
 class RotaryTable:
-    """Cosines and sines of the angles of all positions (Su et al. 2021).
-
-    Args:
-        rotary: which dimensions are rotated, and how fast.
-        max_positions: of the longest sequence.
-        dtype: of the activations.
-    """
+    """Cosines and sines of the angles of all positions (Su et al. 2021)."""
 
     def __init__(
         self,

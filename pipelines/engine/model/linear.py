@@ -48,9 +48,8 @@ def make_linear(
 ) -> Linear:
     """Make the linear layer of a precision.
 
-    Args:
-        weight: [out, in] of any float dtype; for int8 it may be quantized already.
-        bias: [out] of any float dtype, or None.
+    weight: [out, in] of any float dtype; for int8 it may be quantized already. bias: [out], or
+    None.
     """
     if side.kernel == "int8" and device.type == "cpu":
         kernels = load_kernels()

@@ -45,15 +45,8 @@ def argmax(
 
 
 def logprobs_of(tokens: Tensor, logits: Tensor) -> Tensor:
-    """Log-probabilities of chosen tokens.
-
-    Args:
-        tokens: int64 [n], one of each row.
-        logits: [n, vocab].
-
-    Returns:
-        [n]: NaN if the row contains NaN, −∞ if all its logits are −∞.
-    """
+    """Log-probabilities [n] of chosen tokens, one of each row of logits [n, vocab]: NaN if the row
+    contains NaN, −∞ if all its logits are −∞."""
     # Of torch's operations the one whose sums do not depend on the number of threads; several
     # times as fast as logsumexp.
     found = logits.log_softmax(dim=-1).gather(1, tokens[:, None])[:, 0]

@@ -40,11 +40,8 @@ class ComputeThreads:
             torch.set_num_threads(threads)
 
     def start(self, job: Callable[[], T]) -> Future[T] | None:
-        """Run a job on a thread in the background, after those that were started before.
-
-        Returns:
-            None while the interpreter ends, when no threads can be started.
-        """
+        """Run a job on a thread in the background, after those that were started before; None while
+        the interpreter ends, when no threads can be started."""
         with self._lock:
             try:
                 if self._background is None:

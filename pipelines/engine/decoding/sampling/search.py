@@ -82,15 +82,8 @@ class SearchStrategy(Protocol):
     hypotheses: list[ScoredSequence]
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
-        """Choose the next tokens.
-
-        Args:
-            sequences: The present sequences.
-            logits: [sequences, vocab] after the logit filters.
-
-        Returns:
-            The sequences to continue with.
-        """
+        """Return the sequences to continue with, by logits [sequences, vocab] after the logit
+        filters."""
         ...
 
     def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
@@ -101,17 +94,10 @@ class SearchStrategy(Protocol):
 def hypothesis_score(
     rule: StoppingRule, penalty: float | None, total: float, length: int, ended: bool
 ) -> float:
-    """The score that a hypothesis is ranked by.
+    """The score that a hypothesis is ranked by, of its log-probability and its tokens with the eos.
 
-    hf, ct2: total / length ** penalty (1 when None). openai: total / length without eos, or, with
-    a penalty, total / ((5 + length) / 6) ** penalty (Wu et al. 2016).
-
-    Args:
-        rule: The stopping rule.
-        penalty: The length penalty.
-        total: Log-probability of the hypothesis.
-        length: Its tokens, eos included.
-        ended: Whether the last token is an eos.
+    hf, ct2: total / length ** penalty (1 when None). openai: total / length without eos, or, with a
+    penalty, total / ((5 + length) / 6) ** penalty (Wu et al. 2016).
     """
     if rule != "openai":
         return float(total / length ** (1.0 if penalty is None else penalty))
@@ -124,11 +110,6 @@ class BestOfSearch:
 
     Ranked as in the reference implementation of the `openai` rule: by log-probability over length,
     at temperature 1 and after the logit filters.
-
-    Args:
-        options: `best_of` samples are drawn.
-        limit: Upper bound of the tokens of a hypothesis, eos included.
-        generator: Random numbers.
     """
 
     scores_first, needs_all = False, True

@@ -163,13 +163,8 @@ class _DraftRound:
             self._error, self.left = error, 0
 
     def append(self, logits: Tensor, best: int, finite: bool) -> None:
-        """Append the next drafted token.
-
-        Args:
-            logits: [vocab] after the filters.
-            best: Their argmax, which is appended unless the request samples.
-            finite: Whether the best logit is finite; if not, the draft ends.
-        """
+        """Append the next drafted token: `best`, the argmax, unless the request samples from the
+        filtered logits [vocab]. The draft ends if the best logit is not finite."""
         if not finite:
             self.left = 0
         if not self.left:
@@ -234,14 +229,7 @@ class BatchedDraftModel:
     def propose(
         self, inputs: Sequence[tuple[ModelDraftSession, Sequence[int], int]]
     ) -> list[Proposal | Exception]:
-        """Draft tokens for several sessions.
-
-        Args:
-            inputs: For each session: the session, its tokens so far, at most so many new tokens.
-
-        Returns:
-            For each session a proposal, or the exception that its logit filters raised.
-        """
+        """Draft tokens for several sessions, as DraftBatch.propose."""
         rounds = [
             _DraftRound(session, self._slot_of(session), sequence, most)
             for session, sequence, most in inputs

@@ -29,12 +29,8 @@ class Speculation:
         return sum(batch.bytes for batch in list(self._batches.values()))
 
     def bytes_for(self, states: Iterable[RequestState], tokens: int) -> int:
-        """Upper bound of what the draft models' caches need.
-
-        Args:
-            states: The requests that they draft for.
-            tokens: Upper bound of the tokens of each, prompt included.
-        """
+        """Upper bound of what the draft models' caches need for requests of at most `tokens`
+        tokens."""
         groups: defaultdict[object, list[DraftSession]] = defaultdict(list)
         for state in states:
             session = state.draft_session
@@ -59,13 +55,8 @@ class Speculation:
     ) -> list[Proposal] | None:
         """Draft the next tokens of all requests. A request whose drafter raises fails.
 
-        Args:
-            states: Requests.
-            sequences: How many sequences they have together.
-            max_length: No draft reaches beyond this many tokens, prompt included.
-
-        Returns:
-            A proposal for each request, perhaps empty; None if all are empty.
+        No draft reaches beyond `max_length` tokens, prompt included. Returns a proposal for each
+        request, perhaps empty; None if all are empty.
         """
         paused = not self.timing.allows_drafts(sequences)
         proposals = {id(state): Proposal([]) for state in states}

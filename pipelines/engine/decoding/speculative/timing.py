@@ -71,15 +71,8 @@ class DraftTiming:
     def record_drafted(
         self, sequences: int, seconds: float, drafted: int, accepted: int, refused: int = 0
     ) -> None:
-        """Take in a step with drafts.
-
-        Args:
-            sequences: Of the step.
-            seconds: Its duration, that of the drafters included.
-            drafted: Drafted tokens of all sequences.
-            accepted: Those that were accepted.
-            refused: Drafts of which a token was not.
-        """
+        """Take in a step with drafts: its seconds, those of the drafters included, the drafted and
+        accepted tokens of all sequences, and how many drafts were refused at some token."""
         self.drafted += drafted
         self.accepted += accepted
         _, plain = self._plain.get(sequences, (0, 0.0))

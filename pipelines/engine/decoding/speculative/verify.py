@@ -40,13 +40,11 @@ _MOST_ROWS = 256
 def verify_proposals(
     runner: ModelRunner, states: Sequence[RequestState], proposals: Sequence[Proposal]
 ) -> list[int]:
-    """Run one step of all running requests with drafted tokens, in one pass.
+    """Run one step of all running requests with drafted tokens, in one pass; return how many of
+    each request's drafted tokens were accepted.
 
     Shorter proposals are padded; the padding is cut from the cache afterwards. If padding would
     exceed the last position, the pass starts some tokens earlier instead and reads these again.
-
-    Returns:
-        For each request how many of its drafted tokens were accepted.
     """
     before = [state.accepted for state in states]
     num_tokens = 1 + max(len(proposal.tokens) for proposal in proposals)
@@ -164,11 +162,8 @@ def _logits_of(backend: Backend, wanted: Sequence[Tensor]) -> Iterator[Tensor]:
 def _verify(state: RequestState, proposal: Proposal, logits: Tensor) -> None:
     """Append the accepted tokens of a proposal, and the token that follows them.
 
-    Args:
-        state: A request with a single sequence.
-        proposal: Drafted tokens.
-        logits: [drafted tokens + 1, vocab], after the last token of the sequence and after each
-            drafted one; changed in place.
+    logits: [drafted tokens + 1, vocab], after the last token of the sequence and after each drafted
+    one; changed in place.
     """
     sequence, accepted = state.sequences[0], 0
     own = state.request.options.processor
@@ -193,14 +188,8 @@ def _verify(state: RequestState, proposal: Proposal, logits: Tensor) -> None:
 def _accept_or_resample(
     state: RequestState, drafted: int, draft_probs: Tensor, logits: Tensor
 ) -> None:
-    """Append a sampled draft token, or the token drawn in its place.
-
-    Args:
-        state: A sampling request.
-        drafted: The drafted token.
-        draft_probs: q [vocab], what it was drawn from.
-        logits: [vocab] of the model, with suppression but no other filters applied.
-    """
+    """Append a token that was drafted by sampling from draft_probs [vocab], or the token drawn in
+    its place; logits [vocab] have had suppression, but no other filters."""
     target_probs = next_token_distribution(state, logits)
     if target_probs is None:
         return

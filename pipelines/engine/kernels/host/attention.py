@@ -18,12 +18,8 @@ _of_thread = threading.local()
 
 
 class CompiledAttention:
-    """Attention of an encoder's head; several threads may compute one head each.
-
-    Args:
-        library: The kernels.
-        scale: The factor of scores.
-    """
+    """Attention of an encoder's head, whose scores are multiplied by `scale`; several threads may
+    compute one head each."""
 
     def __init__(self, library: KernelLibrary, scale: float) -> None:
         self._library, self._scale = library, scale
@@ -36,12 +32,8 @@ class CompiledAttention:
         return CompiledAttention(library, scale)
 
     def __call__(self, query: Tensor, keys: Tensor, values: Tensor, result: Tensor) -> None:
-        """Compute a head.
-
-        Args:
-            query, keys, values: float32 [positions, 64], rows of equal distance.
-            result: float32 [positions, 64] of any row distance; overwritten.
-        """
+        """Compute a head from float32 [positions, 64], rows of equal distance, into `result` of the
+        same shape and any row distance."""
         args = _argument(len(keys))
         args.scale = self._scale
         args.queries, args.keys, args.values = (x.data_ptr() for x in (query, keys, values))

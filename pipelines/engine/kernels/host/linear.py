@@ -125,12 +125,8 @@ def quantized_rows(rows: int, padded_inputs: int) -> Tensor:
 
 
 class ThreadScratch:
-    """Scratch memory of each thread, for matrix products or, at other times, other temporaries.
-
-    Args:
-        threads: number of threads.
-        floats: float32 numbers that the other temporaries of a thread take.
-    """
+    """Scratch memory of each thread, for matrix products or, at other times, so many float32
+    numbers."""
 
     def __init__(self, threads: int, floats: int) -> None:
         products = 4 * abi.PRODUCT_FLOATS + 2 * abi.TILE_CONFIG_BYTES

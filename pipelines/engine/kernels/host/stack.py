@@ -214,14 +214,9 @@ class CompiledEncoder(CompiledStack):
     kinds = {SelfAttentionSpec: abi.ENCODER_ATTENTION, FeedForwardSpec: abi.FEED_FORWARD}
 
     def __call__(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Run the layers and the final norm.
+        """Run the layers and the final norm on embedded sources, one after the other.
 
-        Args:
-            x: float32 [sum of lengths, d_model], the embedded sources; overwritten.
-            lengths: of the sources.
-
-        Returns:
-            float32 [sum of lengths, d_model].
+        x: float32 [sum of lengths, d_model]; overwritten. Returns the same shape.
         """
         args, result = self._args, torch.empty(x.shape)
         attention_dim = self._stack.attention_dim
@@ -245,14 +240,9 @@ class CompiledCrossKV(CompiledStack):
     kinds = {CrossAttentionSpec: abi.CROSS_ATTENTION}
 
     def __call__(self, hidden: Tensor, lengths: Sequence[int]) -> list[Tensor]:
-        """Project encoder states to keys and values.
+        """Project encoder states [sum of lengths, d_model] to keys and values.
 
-        Args:
-            hidden: [sum of lengths, d_model].
-            lengths: of the sources.
-
-        Returns:
-            For each source bfloat16 [layers, 2 (keys, values), heads, length, head_dim].
+        Returns for each source bfloat16 [layers, 2 (keys, values), heads, length, head_dim].
         """
         args, stack = self._args, self._stack
         x = hidden.float().contiguous()
@@ -287,13 +277,8 @@ class CompiledDecoder(CompiledStack):
     def __call__(self, x: Tensor, batch: ForwardBatch, cache: KVCache) -> Tensor:
         """Run the layers and the final norm; writes keys and values of the new tokens.
 
-        Args:
-            x: float32 [sequences × tokens, d_model], the embedded tokens; overwritten.
-            batch: the pass.
-            cache: bfloat16, with room for the new tokens.
-
-        Returns:
-            float32 [sequences × tokens, d_model].
+        x: float32 [sequences × tokens, d_model], the embedded tokens; overwritten. The cache is
+        bfloat16, with room for the new tokens. Returns the same shape.
         """
         (sequences, tokens), args, stack = batch.shape, self._args, self._stack
         groups = _source_groups(batch.encoded_sources)

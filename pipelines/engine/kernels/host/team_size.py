@@ -36,14 +36,8 @@ _BEST_GROWS = 1.002  # the best time is forgotten slowly: a step over more posit
 
 
 class TeamSize:
-    """The choice between all threads and one, for calls of one kernel with about equal work.
-
-    Not to be used by several threads at a time.
-
-    Args:
-        alone: The first choice: whether one thread is to run.
-        threads: How many all threads are.
-    """
+    """The choice between all threads and one, for calls of one kernel with about equal work; the
+    first choice is one thread if `alone`. Not to be used by several threads at a time."""
 
     def __init__(self, alone: bool = False, threads: int = 2) -> None:
         self._choice = alone  # during a trial the other one is used
@@ -67,13 +61,7 @@ class TeamSize:
         return self._choice if self._trial is None else not self._choice
 
     def record(self, began_s: float, ended_s: float, rows: int = 1) -> None:
-        """Take note of the call that `alone` was asked for.
-
-        Args:
-            began_s: When it began, by a clock that does not go back.
-            ended_s: When it ended.
-            rows: The rows that it has computed.
-        """
+        """Take note of the time and the rows of the call that `alone` was asked for."""
         seconds = ended_s - began_s
         by_row = seconds / rows
         if not self.alone:
@@ -133,13 +121,8 @@ class TeamSize:
 
 
 class KernelRunner:
-    """Runs a kernel on as many threads as torch's operations, or on one while that is faster.
-
-    Args:
-        library: The kernels.
-        kernel: The one to run, always with the same weights.
-        clock: Returns seconds.
-    """
+    """Runs a kernel, always with the same weights, on as many threads as torch's operations, or on
+    one while that is faster."""
 
     _last: ClassVar[TeamSize] = TeamSize()  # that of the last call: the load is the machine's
 
@@ -156,12 +139,7 @@ class KernelRunner:
         return torch.get_num_threads()
 
     def run(self, args: abi.LinearArgs | abi.StackArgs, rows: int) -> None:
-        """Run the kernel; return when it is done.
-
-        Args:
-            args: See `KernelLibrary.run`.
-            rows: The rows that it computes.
-        """
+        """Run the kernel on so many rows, as `KernelLibrary.run`; return when it is done."""
         threads = self.threads
         if threads == 1 or rows == 0:
             self._library.run(self._kernel, args, 1)

@@ -90,12 +90,8 @@ class EncoderAttention(_Attention[EncoderPass]):
         return TileSteps(before, jobs, after)
 
     def _project(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
-        """States [..., d_model] → queries, keys and values [..., 3 × heads × head_dim].
-
-        Args:
-            x: As `apply` takes it.
-            rotation: Of the positions, if they are rotary.
-        """
+        """States [..., d_model], as `apply` takes them → queries, keys and values [..., 3 × heads ×
+        head_dim]."""
         qkv = self._qkv(x)
         if rotation is not None:
             rotate(qkv.view(*qkv.shape[:-1], 3, self._heads, -1)[..., :2, :, :], rotation)

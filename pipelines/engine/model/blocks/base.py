@@ -77,14 +77,8 @@ class SourceProjection(Protocol):
     """What projects encoded sources to the keys and values that a block attends to."""
 
     def project_kv(self, hidden: Tensor) -> Tensor:
-        """Return the keys and values of encoder states.
-
-        Args:
-            hidden: [batch, length, d_model].
-
-        Returns:
-            [2 (keys, values), batch, heads, length, head_dim].
-        """
+        """Return the keys and values of encoder states [batch, length, d_model]: [2 (keys, values),
+        batch, heads, length, head_dim]."""
         ...
 
     @property
