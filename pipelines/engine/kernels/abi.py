@@ -258,7 +258,7 @@ class HeadArgs(ctypes.Structure):
     packed_queries: Address  # [QUERY_ROWS × 64]
     scores: Address  # float32 [QUERY_ROWS, padded + SCORES_BEYOND]
     weights: Address  # int16 [QUERY_ROWS, padded + SCORES_BEYOND]
-    shares: Address  # float32 [QUERY_ROWS], 1 / sum of the weights
+    inv_sums: Address  # float32 [QUERY_ROWS], 1 / sum of the weights
     # float32 [padded / SCALE_POSITIONS rounded up, QUERY_ROWS], what the weights of a block of
     # positions are multiplied by
     block_factors: Address

@@ -15,7 +15,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from pipelines.engine.kernels.code_cache import ObjectCode, pack
-from pipelines.engine.kernels.device import intrinsics
+from pipelines.engine.kernels.device.ir import use_isa
 from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.system_calls import system_calls
 
@@ -33,7 +33,7 @@ def build(level: str) -> bytes:
     Returns:
         The content of a file of the cache.
     """
-    intrinsics.use_isa(level)
+    use_isa(level)
     calls = system_calls()
     assert calls is not None, "the loader has looked"
     for name in calls.functions:

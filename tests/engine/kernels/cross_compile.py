@@ -38,7 +38,8 @@ def cross_compile(level: str) -> bytes:
 
 def tile_assembly(level: str, rows: int) -> list[str]:
     """The lines of assembly of a function that multiplies some rows with a panel of weights."""
-    from pipelines.engine.kernels.device import intrinsics
+    from pipelines.engine.kernels.device import dots
+    from pipelines.engine.kernels.device import ir as device
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
@@ -47,14 +48,14 @@ def tile_assembly(level: str, rows: int) -> list[str]:
     kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 6)
     function = ir.Function(module, kind, "tile")
     builder = ir.IRBuilder(function.append_basic_block())
-    before = intrinsics._level
+    before = device._level
     try:
-        intrinsics.use_isa(level)
-        _, generate = cast(Any, intrinsics._dot_tile(rows))._defn(None, *[None] * 6)
+        device.use_isa(level)
+        _, generate = cast(Any, dots._dot_tile(rows))._defn(None, *[None] * 6)
         context = SimpleNamespace(get_dummy_value=lambda: None)
         generate(context, builder, None, function.args)
     finally:
-        intrinsics._level = before
+        device._level = before
     builder.ret_void()
     isa = ISA_LEVELS[level]
     machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(

@@ -231,7 +231,7 @@ def test_untested_systems_link_only_what_another_process_survived(
 def test_each_system_sleeps_by_functions_of_its_own(
     platform: str, triple: str, calls: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.engine.kernels.device import words
+    from pipelines.engine.kernels.device import sync
 
     monkeypatch.setattr(llvm, "get_process_triple", lambda: triple)
     monkeypatch.setattr(sys, "platform", platform)
@@ -242,8 +242,8 @@ def test_each_system_sleeps_by_functions_of_its_own(
     kind = ir.FunctionType(ir.VoidType(), [word, ir.IntType(32)])
     function = ir.Function(module, kind, "sleep_and_wake")
     builder = ir.IRBuilder(function.append_basic_block())
-    words._emit_sleep(builder, *function.args)
-    words._emit_wake(builder, function.args[0])
+    sync._emit_sleep(builder, *function.args)
+    sync._emit_wake(builder, function.args[0])
     builder.ret_void()
     machine = llvm.Target.from_triple(triple).create_target_machine()
     assembly = machine.emit_assembly(llvm.parse_assembly(str(module)))

@@ -1,21 +1,37 @@
 """Dot products of activations (bytes) and packed weights (int8), emitted for one instruction set.
 
-A tile of a matrix product holds its sums in vector registers (`_emit_loop` in intrinsics.py). Each
-class here says how: what a register of activations holds (an operand), what one of weights holds (a
-column), how their products are added to a register of sums, and which outputs the sums are in the
-end.
+A tile of a matrix product holds its sums in vector registers (`_emit_loop`). Each class says how:
+what a register of activations holds (an operand), what one of weights holds (a column), how their
+products are added to a register of sums, and which outputs the sums are in the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 from llvmlite import ir
+from numba import types
 
+from pipelines.engine.kernels.abi import CACHE_LINE_BYTES, PANEL_OUTPUTS, TILE_ROWS
+from pipelines.engine.kernels.device.ir import (
+    I8,
+    I16,
+    I32,
+    I64,
+    Loop,
+    call_intrinsic,
+    emit_prefetch,
+    emitted,
+    level,
+    load,
+    number,
+    shuffled,
+    splat,
+    store,
+)
 from pipelines.engine.kernels.isa import IsaLevel
-
-I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
 class Dots(Protocol):
@@ -63,11 +79,11 @@ def dots_of(level: IsaLevel, builder: Any, rows: int) -> Dots:
     """The products for a tile of so many rows."""
     match level.instruction:
         case "usmmla":
-            return _Pairs(builder, level) if rows > 1 else _EightInputs(builder, level)
+            return _Usmmla(builder, level) if rows > 1 else _EightInputs(builder, level)
         case "sdot":
-            return _Signed(builder, level, rows)
+            return _Sdot(builder, level, rows)
         case "smull":
-            return _Widened(builder, level, rows)
+            return _Smull(builder, level, rows)
         case "vpdpbusd" | "vpmaddubsw":
             return _FourInputs(builder, level, rows)
 
@@ -85,21 +101,16 @@ class _Emitter:
         self.one_column_at_a_time = level.tile_sums is not None
 
     def _call(self, name: str, result: Any, *args: Any) -> Any:
-        kind = ir.FunctionType(result, [arg.type for arg in args])
-        function = self.builder.module.declare_intrinsic(name, (), kind)
-        return self.builder.call(function, args)
+        return call_intrinsic(self.builder, name, result, *args)
 
     def _load(self, address: Any, kind: Any, offset: int = 0) -> Any:
-        build = self.builder
-        at = build.inttoptr(build.add(address, ir.Constant(I64, offset)), kind.as_pointer())
-        return build.load(at, align=4)
+        return load(self.builder, address, kind, offset)
 
     def _as_bytes(self, vector: Any) -> Any:
         return self.builder.bitcast(vector, self.bytes)
 
     def _shuffle(self, left: Any, right: Any, *lanes: int) -> Any:
-        mask = ir.Constant(ir.VectorType(I32, len(lanes)), lanes)
-        return self.builder.shuffle_vector(left, right, mask)
+        return shuffled(self.builder, left, right, *lanes)
 
     def _added(self, sums: Sequence[Any]) -> Any:
         total = sums[0]
@@ -109,8 +120,8 @@ class _Emitter:
 
     def outputs(self, chains: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int, Any]]:
         """One row, whose outputs are the lanes of the sums."""
-        for number, sums in enumerate(zip(*chains, strict=True)):
-            yield 0, number, self._added(sums)
+        for index, sums in enumerate(zip(*chains, strict=True)):
+            yield 0, index, self._added(sums)
 
 
 class _FourInputs(_Emitter):
@@ -123,11 +134,7 @@ class _FourInputs(_Emitter):
 
     def operand(self, rows: Sequence[Any], step: int) -> Any:
         """The same int32 (four bytes) in every lane."""
-        number = self._load(rows[0], I32, 4 * step)
-        undefined = ir.Constant(self.vector, ir.Undefined)
-        one = self.builder.insert_element(undefined, number, ir.Constant(I32, 0))
-        zero = ir.Constant(self.vector, [0] * self.lanes)
-        return self.builder.shuffle_vector(one, undefined, zero)
+        return splat(self.builder, self._load(rows[0], I32, 4 * step))
 
     def add(self, acc: Any, operand: Any, column: Any) -> Any:
         """acc + operand (uint8) · column (int8), four products per lane."""
@@ -142,7 +149,7 @@ class _FourInputs(_Emitter):
         return build.add(acc, self._call("llvm.x86.avx2.pmadd.wd", self.vector, pairs, ones))
 
 
-class _Signed(_Emitter):
+class _Sdot(_Emitter):
     """ARM with dot products: as on x86, of signed bytes, two steps from one load of a row."""
 
     def __init__(self, builder: Any, level: IsaLevel, rows: int) -> None:
@@ -160,7 +167,7 @@ class _Signed(_Emitter):
         return self._call("llvm.aarch64.neon.sdot.v4i32.v16i8", self.vector, acc, right, left)
 
 
-class _Widened(_Signed):
+class _Smull(_Sdot):
     """ARM without dot products. The activations are 0 … 127, so that the sum of two products fits
     in int16."""
 
@@ -194,11 +201,11 @@ class _EightInputs(_Emitter):
     def outputs(self, chains: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int, Any]]:
         """Pairs of lanes, added."""
         (sums,) = chains
-        for number, pair in enumerate(zip(sums[::2], sums[1::2], strict=True)):
-            yield 0, number, self._call("llvm.aarch64.neon.addp.v4i32", self.vector, *pair)
+        for index, pair in enumerate(zip(sums[::2], sums[1::2], strict=True)):
+            yield 0, index, self._call("llvm.aarch64.neon.addp.v4i32", self.vector, *pair)
 
 
-class _Pairs(_Emitter):
+class _Usmmla(_Emitter):
     """ARM with int8 matrix products: eight inputs of two rows by two outputs."""
 
     def __init__(self, builder: Any, level: IsaLevel) -> None:
@@ -222,5 +229,106 @@ class _Pairs(_Emitter):
         """The lower halves of the sums are of the first row, the upper ones of the second."""
         (sums,) = chains
         for row, lanes in enumerate(((0, 1, 4, 5), (2, 3, 6, 7))):
-            for number, pair in enumerate(zip(sums[::2], sums[1::2], strict=True)):
-                yield row, number, self._shuffle(*pair, *lanes)
+            for index, pair in enumerate(zip(sums[::2], sums[1::2], strict=True)):
+                yield row, index, self._shuffle(*pair, *lanes)
+
+
+def _dot_tile(rows: int) -> Any:
+    """The function for a tile of this many rows."""
+
+    @emitted(types.void, *[types.int64] * 6)
+    def tile(
+        b: Any, left: Any, stride: Any, panel: Any, fours: Any, result: Any, next_panel: Any
+    ) -> None:
+        """int32 [rows, PANEL_OUTPUTS] at `result` = bytes [rows, 4 × fours] at `left` · a packed
+        panel of weights. Rows are `stride` bytes apart, fours is even, next_panel is prefetched."""
+        isa, args = level(), (left, stride, panel, fours, result, next_panel)
+        for first in range(0, rows, isa.tile_rows):
+            some = range(first, min(first + isa.tile_rows, rows))
+            dots = dots_of(isa, b, len(some))
+            columns = PANEL_OUTPUTS // dots.column_outputs
+            if isa.tile_sums is not None:
+                columns = min(columns, isa.tile_sums * dots.operand_rows // len(some))
+            for begin in range(0, PANEL_OUTPUTS, columns * dots.column_outputs):
+                # On ARM only tiles of 8 rows prefetch, as others are mostly given their own
+                # panel (see gemm.py): with 9 to 15 rows the next one is not prefetched.
+                fetches = isa.tile_sums is None or (rows, first, begin) == (TILE_ROWS, 0, 0)
+                _emit_loop(b, dots, some, range(columns), begin, fetches, args)
+
+    return tile
+
+
+def _emit_loop(
+    b: Any, dots: Dots, rows: range, columns: range, begin: int, fetches: bool, args: Any
+) -> None:
+    """Emit the loop over the inputs, a group of them per step, for a part of a tile.
+
+    Args:
+        rows: Of the tile.
+        columns: Registers of weights in a step, from output `begin` of the panel on.
+        fetches: Whether to prefetch next_panel.
+    """
+    left, stride, panel, fours, result, next_panel = args
+    step_bytes = dots.group_inputs * PANEL_OUTPUTS
+    steps = fours if dots.group_inputs == 4 else b.lshr(fours, number(1))
+    starts = [b.add(left, b.mul(stride, number(row))) for row in rows]
+    size = dots.operand_rows
+    operands = [starts[first : first + size] for first in range(0, len(rows), size)]
+    zero = ir.Constant(dots.vector, [0] * dots.vector.count)
+    shape = len(operands), len(columns)  # of the sums of each chain
+    loop = Loop(b, steps, [zero] * (dots.chains * shape[0] * shape[1]), dots.steps_at_once)
+    sums = _divided(loop.values, *shape)
+    for part in range(dots.steps_at_once):
+        panel_offset = b.mul(b.add(loop.index, number(part)), number(step_bytes))
+        weights = b.add(panel, panel_offset)
+        if fetches:
+            for line in range(0, step_bytes, CACHE_LINE_BYTES):
+                emit_prefetch(b, b.add(next_panel, panel_offset), line)
+        chosen = part % dots.chains
+        sums[chosen] = _emit_step(b, dots, sums[chosen], operands, begin, weights, loop.index, part)
+    loop.finish([*chain(*chain(*sums))])
+    for index, first in enumerate(range(0, len(rows), size)):
+        for row, column, vector in dots.outputs([of_chain[index] for of_chain in sums]):
+            output = begin + rows[first + row] * PANEL_OUTPUTS + column * dots.vector.count
+            store(b, vector, result, 4 * output, align=4 * dots.vector.count)
+
+
+def _divided(values: Sequence[Any], operands: int, columns: int) -> list[list[list[Any]]]:
+    """values → [chains][operands][columns]"""
+    rows = [[*values[at : at + columns]] for at in range(0, len(values), columns)]
+    return [rows[at : at + operands] for at in range(0, len(rows), operands)]
+
+
+def _emit_step(
+    b: Any, dots: Dots, sums: Any, operands: Any, begin: int, weights: Any, step: Any, part: int
+) -> Any:
+    """sums [operands][columns] + operands · columns, for step `step` + `part` of the inputs."""
+
+    def load_column(column: int) -> Any:
+        index = begin // dots.column_outputs + column
+        column_bytes = dots.group_inputs * dots.column_outputs
+        return load(b, weights, dots.vector, column_bytes * index, align=column_bytes)
+
+    def load_operand(starts: Any) -> Any:
+        offset = b.mul(step, number(dots.group_inputs))
+        return dots.operand([b.add(start, offset) for start in starts], part)
+
+    if not dots.one_column_at_a_time:
+        loaded = [load_column(column) for column in range(len(sums[0]))]
+        added = []
+        for starts, total in zip(operands, sums, strict=True):
+            operand = load_operand(starts)
+            pairs = zip(total, loaded, strict=True)
+            added.append([dots.add(acc, operand, column) for acc, column in pairs])
+        return added
+    held, by_column = [load_operand(starts) for starts in operands], []
+    for index, total in enumerate(zip(*sums, strict=True)):
+        column = load_column(index)
+        pairs = zip(total, held, strict=True)
+        by_column.append([dots.add(acc, operand, column) for acc, operand in pairs])
+    return [list(of_operand) for of_operand in zip(*by_column, strict=True)]
+
+
+def dot_tiles() -> tuple[Any, ...]:
+    """The functions for tiles of 1, 2, 4 and 8 rows."""
+    return tuple(map(_dot_tile, (1, 2, 4, 8)))

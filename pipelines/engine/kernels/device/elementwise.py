@@ -9,8 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.engine.kernels.device.intrinsics import as_float, stored_byte, stored_minimum
-from pipelines.engine.kernels.device.views import argmax_records, f32, i32, jit, u8
+from pipelines.engine.kernels.device.ir import (
+    argmax_records,
+    as_float,
+    f32,
+    i32,
+    jit,
+    stored_byte,
+    stored_minimum,
+    u8,
+)
 
 
 @jit

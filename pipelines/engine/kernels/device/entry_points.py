@@ -14,6 +14,7 @@ import numpy as np
 from numba import carray, cfunc, from_dtype, types
 
 from pipelines.engine.kernels import abi
+from pipelines.engine.kernels.device.attn_encode import attend_source
 from pipelines.engine.kernels.device.elementwise import merge_argmax
 from pipelines.engine.kernels.device.gemm import (
     ADD,
@@ -24,7 +25,14 @@ from pipelines.engine.kernels.device.gemm import (
     gemm,
     gemm_panels,
 )
-from pipelines.engine.kernels.device.layer_ops import (
+from pipelines.engine.kernels.device.ir import (
+    argmax_records,
+    block_args,
+    i64,
+    jit,
+    linear_layers,
+)
+from pipelines.engine.kernels.device.layers import (
     combine_cross_attention,
     cross_attention,
     encoder_attention,
@@ -34,23 +42,15 @@ from pipelines.engine.kernels.device.layer_ops import (
     self_attention,
     write_cross_kv,
 )
-from pipelines.engine.kernels.device.source_attention import attend_source
-from pipelines.engine.kernels.device.thread_team import (
+from pipelines.engine.kernels.device.sync import (
     barrier,
     close,
     join,
+    load_word,
     run,
     spin,
     thread_range,
 )
-from pipelines.engine.kernels.device.views import (
-    argmax_records,
-    block_args,
-    i64,
-    jit,
-    linear_layers,
-)
-from pipelines.engine.kernels.device.words import load_word
 
 _RECORD_BYTES = ctypes.sizeof(abi.ArgmaxRecord)
 

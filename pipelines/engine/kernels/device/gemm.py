@@ -11,23 +11,42 @@ are summed by one thread in one pass, so results do not depend on the number of 
 from __future__ import annotations
 
 import ctypes
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
 from pipelines.engine.kernels import abi
-from pipelines.engine.kernels.device.elementwise import quantize, update_argmax, update_exp_sum
-from pipelines.engine.kernels.device.intrinsics import dot_tiles
-from pipelines.engine.kernels.device.matrix_unit import (
+from pipelines.engine.kernels.device.amx import (
     TILE_INPUTS,
     configure_tiles,
     has_matrix_unit,
     matrix_rows,
     restore_tiles,
 )
-from pipelines.engine.kernels.device.panels import add_panel, any_above, store_panel
-from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
-from pipelines.engine.kernels.device.views import argmax_records, f32, i32, jit
+from pipelines.engine.kernels.device.dots import dot_tiles
+from pipelines.engine.kernels.device.elementwise import quantize, update_argmax, update_exp_sum
+from pipelines.engine.kernels.device.ir import (
+    CONTRACT,
+    F32,
+    I32,
+    Loop,
+    argmax_records,
+    emitted,
+    f32,
+    i32,
+    jit,
+    level,
+    load,
+    multiply_add,
+    number,
+    splat,
+    store,
+    vector,
+)
+from pipelines.engine.kernels.device.sync import barrier, thread_range, thread_scratch
 
 _dot_1, _dot_2, _dot_4, _dot_8 = dot_tiles()
 
@@ -42,6 +61,62 @@ _CACHED_BYTES = 1 << 19
 # The epilogue, what is done with the outputs: store them, add them to the result, keep the argmax
 # of each row only, or that and the sum of exponentials.
 STORE, ADD, ARGMAX, ARGMAX_AND_SUM = 0, 1, 2, 3
+
+
+def _offsets() -> range:
+    """The registers of a panel's outputs: where they begin, in bytes."""
+    return range(0, 4 * abi.PANEL_OUTPUTS, 4 * level().lanes)
+
+
+def _registers(b: Any, address: Any, kind: Any) -> list[Any]:
+    """Load the PANEL_OUTPUTS numbers at an address."""
+    return [load(b, address, vector(kind), offset) for offset in _offsets()]
+
+
+def _panel(add: bool) -> Any:
+    """The function that stores outputs, or adds them to what is stored."""
+
+    @emitted(types.void, *[types.int64] * 8)
+    def finish(
+        b: Any, sums: Any, rows: Any, quant_ranges: Any, scales: Any, weight_sums: Any,
+        biases: Any, result: Any, stride: Any,
+    ) -> None:  # fmt: skip
+        """The outputs of a panel, by the formula above, for one row or more.
+
+        sums: int32 [rows, PANEL_OUTPUTS]. quant_ranges: float32 [rows, 2]. scales, weight_sums and
+        biases: float32 [PANEL_OUTPUTS]. result: float32 [rows, PANEL_OUTPUTS], rows `stride` bytes
+        apart; it may be `sums`. Emitted, as LLVM does not see that the buffers are apart.
+        """
+        columns = [_registers(b, address, F32) for address in (scales, weight_sums, biases)]
+        loop = Loop(b, rows)
+        of_row = b.add(sums, b.mul(loop.index, number(4 * abi.PANEL_OUTPUTS)))
+        quant_range = b.add(quant_ranges, b.mul(loop.index, number(8)))
+        step, minimum = (splat(b, load(b, quant_range, F32, offset)) for offset in (0, 4))
+        target = b.add(result, b.mul(loop.index, stride))
+        totals = zip(_offsets(), _registers(b, of_row, I32), *columns, strict=True)
+        for offset, total, scale, weight, bias in totals:
+            scaled = b.fmul(step, b.sitofp(total, vector(F32)), flags=CONTRACT)
+            shifted = b.fadd(scaled, b.fmul(minimum, weight, flags=CONTRACT), flags=CONTRACT)
+            value = multiply_add(b, scale, shifted, bias)
+            if add:
+                value = b.fadd(load(b, target, vector(F32), offset), value)
+            store(b, value, target, offset)
+        loop.finish()
+
+    return finish
+
+
+_store_panel, _add_panel = _panel(add=False), _panel(add=True)
+
+
+@emitted(types.boolean, types.int64, types.float32)
+def _any_above(b: Any, values: Any, limit: Any) -> Any:
+    """Whether any of float32 [PANEL_OUTPUTS] at `values` is above a limit, or NaN, or the limit is
+    NaN."""
+    lanes, limits = level().lanes, splat(b, limit)
+    above = [b.fcmp_unordered(">", value, limits) for value in _registers(b, values, F32)]
+    bits = b.bitcast(reduce(b.or_, above), ir.IntType(lanes))
+    return b.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(lanes), 0))
 
 
 @jit
@@ -110,16 +185,16 @@ def _finish_panel(
     biases, stride = layer.biases + 4 * column, 4 * layer.outputs
     outputs = result + row * stride + 4 * column
     if epilogue == STORE:
-        store_panel(sums, rows, quant_ranges, scales, weights, biases, outputs, stride)
+        _store_panel(sums, rows, quant_ranges, scales, weights, biases, outputs, stride)
         return
     if epilogue == ADD:
-        add_panel(sums, rows, quant_ranges, scales, weights, biases, outputs, stride)
+        _add_panel(sums, rows, quant_ranges, scales, weights, biases, outputs, stride)
         return
     width = 4 * abi.PANEL_OUTPUTS
-    store_panel(sums, rows, quant_ranges, scales, weights, biases, sums, width)
+    _store_panel(sums, rows, quant_ranges, scales, weights, biases, sums, width)
     for i in range(rows):
         values, record = sums + width * i, result + _RECORD_BYTES * (row + i)
-        if any_above(values, argmax_records(record)[0].value):
+        if _any_above(values, argmax_records(record)[0].value):
             update_argmax(values, abi.PANEL_OUTPUTS, column, record)
         if epilogue == ARGMAX_AND_SUM:
             update_exp_sum(values, abi.PANEL_OUTPUTS, record)

@@ -63,7 +63,7 @@ def _add_buffers(args: abi.HeadArgs) -> Tensor:
         "packed_queries": abi.QUERY_ROWS * _HEAD_DIM,
         "scores": of_scores,
         "weights": of_scores // 2,
-        "shares": abi.QUERY_ROWS,
+        "inv_sums": abi.QUERY_ROWS,
         "block_factors": blocks * abi.QUERY_ROWS,
         "block_totals": blocks,
         "tile": abi.QUERY_ROWS * tile,

@@ -15,7 +15,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from pipelines.engine.kernels.abi import (
     CACHE_LINE_BYTES,
@@ -23,10 +22,19 @@ from pipelines.engine.kernels.abi import (
     PANEL_OUTPUTS,
     TILE_CONFIG_BYTES,
 )
-from pipelines.engine.kernels.device.intrinsics import address_of, level, prefetch_line
-from pipelines.engine.kernels.device.views import i64, jit, u8
-
-I8, I64 = ir.IntType(8), ir.IntType(64)
+from pipelines.engine.kernels.device.ir import (
+    I8,
+    Loop,
+    address_of,
+    call_intrinsic,
+    emit_prefetch,
+    emitted,
+    i64,
+    jit,
+    level,
+    number,
+    u8,
+)
 
 _TILES, _ROWS, _ROW_BYTES = 8, 16, 64
 # Inputs that one instruction multiplies.
@@ -34,34 +42,25 @@ TILE_INPUTS = _ROW_BYTES
 _OUTPUTS = _ROW_BYTES // 4
 
 
-@intrinsic
-def has_matrix_unit(typing: Any) -> Any:
+@emitted(types.boolean)
+def has_matrix_unit(b: Any) -> Any:
     """Whether code is compiled for a CPU with this unit: a constant."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(ir.IntType(1), level().matrix_unit)
-
-    return types.boolean(), generate
+    return ir.Constant(ir.IntType(1), level().matrix_unit)
 
 
-def _emit(builder: Any, name: str, *args: Any) -> None:
+def _emit(b: Any, name: str, *args: Any) -> None:
     """Call one of LLVM's intrinsics for the unit. Tiles are numbers: their contents are not
     values that LLVM could move."""
-    kind = ir.FunctionType(ir.VoidType(), [arg.type for arg in args])
-    builder.call(builder.module.declare_intrinsic(f"llvm.x86.{name}", (), kind), args)
+    call_intrinsic(b, f"llvm.x86.{name}", ir.VoidType(), *args)
 
 
 def _on_config(name: str) -> Any:
-    """An intrinsic that reads or writes the configuration at an address."""
+    """A function that reads or writes the configuration at an address."""
 
-    @intrinsic
-    def call(typing: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            if level().matrix_unit:
-                _emit(builder, name, builder.inttoptr(args[0], I8.as_pointer()))
-            return context.get_dummy_value()
-
-        return types.void(types.int64), generate
+    @emitted(types.void, types.int64)
+    def call(b: Any, address: Any) -> None:
+        if level().matrix_unit:
+            _emit(b, name, address_of(b, address))
 
     return call
 
@@ -90,80 +89,55 @@ def restore_tiles(buffer: Any) -> None:
 
 
 def _multiply(rows: int, fetched: range) -> Any:
-    """The intrinsic for 16 or 32 rows, which must exist as memory, though not all may count.
+    """The function for 16 or 32 rows, which must exist as memory, though not all may count.
     fetched: cache lines of the next panel that it prefetches, of those that it takes at a time."""
 
-    @intrinsic
-    def multiply(
-        typing: Any, left: Any, stride: Any, panel: Any, result: Any, next_panel: Any
-    ) -> Any:
+    @emitted(types.void, *[types.int64] * 5)
+    def multiply(b: Any, left: Any, stride: Any, panel: Any, result: Any, next_panel: Any) -> None:
         """int32 [rows, PANEL_OUTPUTS] at `result` = bytes [rows, stride] at `left` · a packed panel
         of weights. The stride is a multiple of TILE_INPUTS."""
-
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            if level().matrix_unit:
-                _emit_tiles(builder, rows // _ROWS, fetched, *args)
-            return context.get_dummy_value()
-
-        return types.void(*[types.int64] * 5), generate
+        if level().matrix_unit:
+            _emit_tiles(b, rows // _ROWS, fetched, left, stride, panel, result, next_panel)
 
     return multiply
 
 
 def _emit_tiles(
-    b: Any,
-    blocks: int,
-    fetched: range,
-    left: Any,
-    stride: Any,
-    panel: Any,
-    result: Any,
+    b: Any, blocks: int, fetched: range, left: Any, stride: Any, panel: Any, result: Any,
     next_panel: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Sums are in the first tiles, then come those of activations, then those of weights."""
 
-    def number(value: int) -> Any:
-        return ir.Constant(I8, value)
+    def tile(index: int) -> Any:
+        return ir.Constant(I8, index)
 
-    def bytes_(value: int) -> Any:
-        return ir.Constant(I64, value)
-
-    columns = PANEL_OUTPUTS // _OUTPUTS
+    columns, width = PANEL_OUTPUTS // _OUTPUTS, number(4 * PANEL_OUTPUTS)
     sums = [
-        [number(block * columns + column) for column in range(columns)] for block in range(blocks)
+        [tile(block * columns + column) for column in range(columns)] for block in range(blocks)
     ]
-    operands = [number(4 + block) for block in range(blocks)]
-    weights = [number(6 + column) for column in range(columns)]
+    operands = [tile(4 + block) for block in range(blocks)]
+    weights = [tile(6 + column) for column in range(columns)]
     for of_block in sums:
-        for tile in of_block:
-            _emit(b, "tilezero", tile)
-    before, loop, done = b.block, b.append_basic_block("tiles"), b.append_basic_block("tiled")
-    b.branch(loop)
-    b.position_at_end(loop)
-    at = b.phi(I64)
-    at.add_incoming(bytes_(0), before)
-    panel_at = b.mul(at, bytes_(PANEL_OUTPUTS))
+        for own in of_block:
+            _emit(b, "tilezero", own)
+    loop = Loop(b, stride, step=TILE_INPUTS)
+    panel_at = b.mul(loop.index, number(PANEL_OUTPUTS))
     for block in range(blocks):
-        row = b.mul(stride, bytes_(block * _ROWS))
-        start = b.add(b.add(left, row), at)
+        row = b.mul(stride, number(block * _ROWS))
+        start = b.add(b.add(left, row), loop.index)
         _emit(b, "tileloadd64", operands[block], address_of(b, start), stride)
     for column in range(columns):
-        start = b.add(b.add(panel, panel_at), bytes_(column * _ROW_BYTES))
-        _emit(b, "tileloadd64", weights[column], address_of(b, start), bytes_(4 * PANEL_OUTPUTS))
+        start = address_of(b, b.add(panel, panel_at), column * _ROW_BYTES)
+        _emit(b, "tileloadd64", weights[column], start, width)
         for block in range(blocks):
             _emit(b, "tdpbusd", sums[block][column], operands[block], weights[column])
     for line in fetched:
-        offset = bytes_(CACHE_LINE_BYTES * line)
-        prefetch_line(b, address_of(b, b.add(b.add(next_panel, panel_at), offset)))
-    after = b.add(at, bytes_(TILE_INPUTS))
-    at.add_incoming(after, loop)
-    b.cbranch(b.icmp_signed("<", after, stride), loop, done)
-    b.position_at_end(done)
+        emit_prefetch(b, b.add(next_panel, panel_at), CACHE_LINE_BYTES * line)
+    loop.finish()
     for block, of_block in enumerate(sums):
-        for column, tile in enumerate(of_block):
+        for column, own in enumerate(of_block):
             offset = 4 * (block * _ROWS * PANEL_OUTPUTS + column * _OUTPUTS)
-            target = address_of(b, b.add(result, bytes_(offset)))
-            _emit(b, "tilestored64", tile, target, bytes_(4 * PANEL_OUTPUTS))
+            _emit(b, "tilestored64", own, address_of(b, result, offset), width)
 
 
 _LINES = TILE_INPUTS * PANEL_OUTPUTS // CACHE_LINE_BYTES

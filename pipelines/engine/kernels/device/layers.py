@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.engine.kernels import abi
-from pipelines.engine.kernels.device.attention import (
+from pipelines.engine.kernels.device.attn_decode import (
     attend_bf16,
     attend_chunk,
     attend_f32,
@@ -24,14 +24,14 @@ from pipelines.engine.kernels.device.attention import (
 )
 from pipelines.engine.kernels.device.elementwise import activate, layer_norm
 from pipelines.engine.kernels.device.gemm import quantize_row
-from pipelines.engine.kernels.device.intrinsics import prefetch
-from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
-from pipelines.engine.kernels.device.views import (
+from pipelines.engine.kernels.device.ir import (
     i64,
     jit,
     key_values,
+    prefetch,
     source_groups,
 )
+from pipelines.engine.kernels.device.sync import barrier, thread_range, thread_scratch
 
 
 @jit
