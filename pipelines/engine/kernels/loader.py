@@ -278,7 +278,13 @@ def survives(kernels: ObjectCode, level: str) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "kernels"
             file.write_bytes(pack(kernels))
-            done = _run_module("isolated_check", level, file, timeout_s=_CHECK_S)
+            done = subprocess.run(
+                [sys.executable, "-m", f"{_PACKAGE}.isolated_check", level, str(file)],
+                cwd=Path(__file__).parents[3],
+                capture_output=True,
+                check=False,
+                timeout=_CHECK_S,
+            )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -310,23 +316,6 @@ def _run_compiler(level: str, output: Path, errors: Path, environment: Mapping[s
             child.kill()
             raise
     return child.returncode
-
-
-def _run_module(
-    name: str,
-    level: str,
-    file: Path,
-    timeout_s: float | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """Run a module of this package with two arguments, in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", f"{_PACKAGE}.{name}", level, str(file)],
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_s,
-    )
 
 
 def _instead(level: str) -> str:

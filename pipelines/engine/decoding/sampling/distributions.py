@@ -20,14 +20,8 @@ def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
 
 
 def next_distribution(logits: Tensor, options: GenerationOptions) -> Tensor:
-    """The distribution that a request draws its next token from.
-
-    Args:
-        logits: [vocab]; not changed.
-        options: The request's options, with its own processor if it has one.
-
-    Returns:
-        Probabilities [vocab].
+    """The distribution [vocab] that a request draws its next token from, by logits [vocab], which do
+    not change; its own processor decides if it has one.
 
     Raises:
         EngineError: The processor failed, or returned something else.
@@ -81,22 +75,9 @@ def token_distribution(
     top_a: float = 0.0,
     top_a_pow: float = 2.0,
 ) -> Tensor:
-    """The distribution that a token is drawn from.
+    """The distribution [vocab] that a token is drawn from, by logits [vocab], which do not change.
 
-    Args:
-        logits: [vocab]; not changed.
-        temperature: Above 0; the logits are divided by it.
-        top_k: Keep the k most probable tokens (0 = all).
-        top_p: Then keep the smallest set of the most probable tokens that holds at least this
-            probability, at least one token (Holtzman et al. 2020).
-        min_p: Then drop tokens with less than this share of the best one's probability (Nguyen et
-            al. 2024).
-        top_a: Then drop tokens with less than this share of the best one's probability to the power
-            of `top_a_pow`, as x-transformers does.
-        top_a_pow: See `top_a`.
-
-    Returns:
-        Probabilities [vocab].
+    The temperature is above 0; the rest is as in GenerationOptions, in the order of its fields.
     """
     if 0 < top_k < logits.shape[-1]:
         # The rest works on k numbers instead of the whole vocabulary.
@@ -104,17 +85,17 @@ def token_distribution(
         probs = token_distribution(best, temperature, 0, top_p, min_p, top_a, top_a_pow)
         return torch.zeros_like(logits).scatter_(0, indices, probs)
     probabilities = (logits / temperature).softmax(-1)
-    if top_p < 1.0:
+    if top_p < 1.0:  # Holtzman et al. 2020
         ranked, order = probabilities.sort(descending=True)
         # Drop a token if the more probable ones already hold top_p.
         before = ranked.cumsum(-1) - ranked
         ranked = ranked.masked_fill(before >= top_p, 0.0)
         probabilities = torch.zeros_like(probabilities).scatter_(0, order, ranked)
         probabilities /= probabilities.sum()
-    if min_p > 0.0:
+    if min_p > 0.0:  # Nguyen et al. 2024
         probabilities = probabilities.masked_fill(probabilities < min_p * probabilities.max(), 0.0)
         probabilities /= probabilities.sum()
-    if top_a > 0.0:
+    if top_a > 0.0:  # as x-transformers
         limit = top_a * probabilities.max() ** top_a_pow
         probabilities = probabilities.masked_fill(probabilities < limit, 0.0)
         probabilities /= probabilities.sum()
