@@ -112,13 +112,8 @@ class DecodePass(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Caches:
-    """The two caches of a batch, and the pass of their backend that fills them.
-
-    Attributes:
-        tokens: What the decoder has read, a slot for each sequence.
-        sources: The sources, a slot for each request.
-        decode: Runs a pass.
-    """
+    """What the decoder has read, a slot for each sequence; the sources, a slot for each request;
+    and the pass of their backend that fills them."""
 
     tokens: DecoderCache
     sources: SourceCache

@@ -67,14 +67,7 @@ class _Encoded(EncodedSource):
 
 @dataclass(frozen=True, eq=False)
 class _Row:
-    """A sequence in a pass.
-
-    Attributes:
-        index: In the pass.
-        slot: What the module has read of it.
-        new: Its new tokens.
-        encoded: Its source.
-    """
+    """A sequence in a pass: its index there, what the module has read of it, its new tokens."""
 
     index: int
     slot: ModuleSlot

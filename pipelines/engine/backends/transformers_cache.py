@@ -17,13 +17,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True, eq=False)
 class CacheRow:
-    """The part of a transformers cache that is one sequence's.
-
-    Attributes:
-        cache: The cache object.
-        row: The sequence's index in it.
-        rows: How many sequences it holds.
-    """
+    """The part of a transformers cache of so many rows that is one sequence's."""
 
     cache: Any
     row: int = 0

@@ -26,11 +26,7 @@ class CacheOwner(Protocol):
 
 
 class MemoryBudget:
-    """Admits requests as long as the caches of all batches stay below a limit.
-
-    Attributes:
-        limit: Bytes; None for no limit.
-    """
+    """Admits requests as long as the caches of all batches stay below a limit in bytes, if any."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit

@@ -14,12 +14,7 @@ from pipelines.engine.state.forward_batch import AttentionCapture
 
 
 class ModelRunner:
-    """The caches of a batch, and the passes that fill them.
-
-    Attributes:
-        backend: The model.
-        caches: What the decoder has read of each sequence, and the requests' sources.
-    """
+    """The caches of a batch, and the passes that fill them."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend

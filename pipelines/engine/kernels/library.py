@@ -15,12 +15,8 @@ _Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @dataclass(frozen=True, eq=False)
 class KernelLibrary:
-    """The kernels in memory.
-
-    Attributes:
-        level: The key in ISA_LEVELS of the instructions that they were compiled for.
-        addresses: Of the functions, by kernel (`KERNELS` in device/entry_points.py).
-    """
+    """The kernels in memory: the addresses of their functions, and the key in ISA_LEVELS of the
+    instructions that they were compiled for."""
 
     level: str
     addresses: Mapping[str, int]

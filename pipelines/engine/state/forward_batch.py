@@ -217,12 +217,7 @@ def _source_runs(source_groups: SourceGroups) -> tuple[tuple[int, int], ...] | N
 
 @dataclass(frozen=True, eq=False)
 class _CaptureRequest:
-    """The heads of one layer that a sequence captures.
-
-    Attributes:
-        sequence: Index in the pass.
-        indices: Of the heads in the sequence's result.
-    """
+    """The heads of one layer that a sequence of the pass captures: their indices in its result."""
 
     sequence: int
     encoded: EncodedSource

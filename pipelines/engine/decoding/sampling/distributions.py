@@ -20,8 +20,9 @@ def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
 
 
 def next_distribution(logits: Tensor, options: GenerationOptions) -> Tensor:
-    """The distribution [vocab] that a request draws its next token from, by logits [vocab], which do
-    not change; its own processor decides if it has one.
+    """The distribution [vocab] that a request draws its next token from, by logits [vocab].
+
+    The logits are not changed. The request's own processor decides if there is one.
 
     Raises:
         EngineError: The processor failed, or returned something else.

@@ -46,14 +46,8 @@ class SequenceState:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A possible next token of a sequence.
-
-    Attributes:
-        parent: Index of the sequence.
-        token: Token id.
-        logprob: Its log-probability.
-        total: Log-probability of the sequence with this token.
-    """
+    """A possible next token of the sequence with the index `parent`, its log-probability, and that
+    of the sequence with it."""
 
     parent: int
     token: int

@@ -86,15 +86,7 @@ class ModelDrafter:
 
 
 class ModelDraftSession(AdaptiveSession):
-    """What a draft model needs for one request; the cache is shared with other requests.
-
-    Attributes:
-        backend: The draft model.
-        prompt: The request's prompt.
-        options: The request's options.
-        encoded: The source, on the draft model's device and in its dtype.
-        generator: Random numbers for sampling drafts.
-    """
+    """What a draft model needs for one request; the cache is shared with other requests."""
 
     def __init__(
         self,
@@ -130,14 +122,8 @@ class ModelDraftSession(AdaptiveSession):
 
 
 class _DraftRound:
-    """One session while a proposal is drafted.
-
-    Attributes:
-        session: The session.
-        slot: Its cache slot.
-        tokens: Prompt, output, and the tokens drafted so far.
-        left: How many more tokens to draft.
-    """
+    """One session while a proposal is drafted: its cache slot, its tokens with those drafted so
+    far, and how many are left to draft."""
 
     def __init__(self, session: ModelDraftSession, slot: int, sequence: Sequence[int], most: int):
         backend = session.backend

@@ -12,11 +12,7 @@ from pipelines.errors import EngineError
 
 
 class Speculation:
-    """The drafters of one batch.
-
-    Attributes:
-        timing: Whether drafting saves time, by the steps so far.
-    """
+    """The drafters of one batch, and whether they save time, by the steps so far."""
 
     def __init__(self) -> None:
         self.timing = DraftTiming()

@@ -43,13 +43,8 @@ class AffineNorm:
 
 @dataclass(frozen=True, eq=False)
 class CompiledBlock:
-    """The weights of one block of a layer, as a kernel reads them.
-
-    Attributes:
-        data: The block that they are of.
-        linears: In the order of their use.
-        norm: Its norm; None if the kernel applies none.
-    """
+    """The weights of one block of a layer, as a kernel reads them; without a norm if it applies
+    none."""
 
     data: BlockSpec
     linears: tuple[CompiledLinear, ...]

@@ -42,14 +42,8 @@ class EncoderPass:
 
 @dataclass(frozen=True, eq=False)
 class DecoderPass:
-    """What the blocks of a decoder read and write besides the states.
-
-    Attributes:
-        batch: The sequences and their sources.
-        metadata: Masks and indices that all layers share.
-        cache: What blocks keep of earlier tokens.
-        cross: The copied sources; None if they are read in place.
-    """
+    """What the blocks of a decoder read and write besides the states. Without a `cross` cache
+    sources are read in place."""
 
     batch: ForwardBatch
     metadata: AttentionMetadata
