@@ -35,7 +35,7 @@ library = load_kernels()
 layer = CompiledLinear(torch.ones(70, 40), None, library)
 def run(threads):
     torch.set_num_threads(threads)
-    own = SimpleNamespace(run=lambda args, _: library.run("linear", args, threads))
+    own = SimpleNamespace(threads=threads, run=lambda args, _: library.run("linear", args, threads))
     layer._runners["linear"] = own
     return float(layer(torch.ones(9, 40)).sum())
 right = run(1)
@@ -65,14 +65,11 @@ def run(fresh: KernelLibrary, monkeypatch: pytest.MonkeyPatch) -> Run:
     x = torch.randn(9, 40, generator=generator)
 
     def on(threads: int) -> torch.Tensor:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)  # buffers are for so many
-        own = SimpleNamespace(run=lambda args, _: fresh.run("linear", args, threads))
+        own = SimpleNamespace(
+            threads=threads, run=lambda args, _: fresh.run("linear", args, threads)
+        )
         monkeypatch.setattr(layer, "_runners", {"linear": own})
-        try:
-            return layer(x)
-        finally:
-            torch.set_num_threads(before)
+        return layer(x)
 
     return on
 
