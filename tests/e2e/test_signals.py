@@ -25,7 +25,7 @@ COMMANDS = {
     "live": (f"live --from-file {STORY} -m demo -o live.txt", "out", ""),
     "ui": ("ui --no-open --port 0", "err", "edgeapp: the page is at"),
     "pull": ("models pull tiny", "hub", ""),
-    "bench": ("bench generate many.txt", "err", ""),
+    "bench": ("bench live -m demo", "err", ""),
     "demo": ("demo", "err", "edgeapp: models loaded"),
 }
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]

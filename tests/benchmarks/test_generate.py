@@ -1,4 +1,4 @@
-"""`bench generate`: all decoding methods on the same source, in a table or on a prompt."""
+"""`tests.benchmarks.generate`: all decoding methods on one source, in a table or on a prompt."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from edgeapp.bench.generate import TranslationComparison, compare, summary, to_json
-from edgeapp.bench.generate_audio import TranscriptionComparison, windows
-from edgeapp.bench.generate_prompt import run_command, run_prompt
-from edgeapp.cli import main
 from pipelines.asr import Transcriber
 from pipelines.engine import Engine, TopKProcessor
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder, bundled_folder
 from pipelines.translation import Translator
+from tests.benchmarks.generate.__main__ import generate
+from tests.benchmarks.generate.methods import TranslationComparison, compare, summary, to_json
+from tests.benchmarks.generate.prompt import run_command, run_prompt
+from tests.benchmarks.generate.recording import TranscriptionComparison, windows
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -73,9 +73,7 @@ def test_the_command_takes_texts_and_recordings(
     text = tmp_path / "lines.txt"
     text.write_text("Yes.\n\nNo.\n", "utf-8")
     for file, several in ((text, 2), (assets_folder() / "samples" / "question.flac", 1)):
-        with pytest.raises(SystemExit) as stop:
-            main(["bench", "generate", str(file), "--json", "--length", "5", "--threads", "1"])
-        assert not stop.value.code
+        generate(file, as_json=True, length=5, threads="1")
         runs = json.loads(capsys.readouterr().out)["runs"]
         assert [run["method"] for run in runs].count("plain") == several
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from edgeapp.bench.generate import Comparison, Listener, run_request
 from edgeapp.console import format_clock
 from pipelines import Transcriber, load_audio
 from pipelines.asr import FRAMES_PER_SECOND, FileFeatures
@@ -19,6 +18,7 @@ from pipelines.engine import (
     Request,
     SuppressTokens,
 )
+from tests.benchmarks.generate.methods import Comparison, Listener, run_request
 
 __all__ = ["TranscriptionComparison", "windows"]
 

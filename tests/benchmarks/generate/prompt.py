@@ -1,4 +1,4 @@
-"""The prompt of `edgeapp bench generate`: texts are decoded with all methods."""
+"""The prompt of `python -m tests.benchmarks.generate`: texts are decoded with all methods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from edgeapp.bench.generate import Listener, TranslationComparison, runs_of, table
 from pipelines import EdgeError, OptionError
 from pipelines.engine import (
     DebugEvent,
@@ -19,6 +18,7 @@ from pipelines.engine import (
     TopKNucleusProcessor,
     TopKProcessor,
 )
+from tests.benchmarks.generate.methods import Listener, TranslationComparison, runs_of, table
 
 if TYPE_CHECKING:
     from rich.console import Console

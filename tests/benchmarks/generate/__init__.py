@@ -1,0 +1,1 @@
+"""Ways of decoding, compared on the same texts or recording."""
