@@ -272,7 +272,6 @@ def transcribe(
             values["batch_size"] = _sequential(chosen.get("batch_size"))
         computes_words = values.get("word_timestamps") is not False
         values["word_timestamps"] = bool(values.get("word_timestamps")) or layout.active
-        options = TranscribeOptions(**values)
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
         found = find_inputs(
@@ -280,13 +279,14 @@ def transcribe(
             MEDIA_SUFFIXES,
             remote_files(allow_urls, allow_private),
         )
-        if target is not None and options.multilingual:
+        if target is not None and values.get("multilingual"):
             raise OptionError(
                 "--multilingual and --translate-to exclude each other: one model translates all"
             )
         destination = TranscriptOutput.of(output, output_format, found, target, bilingual)
-        if options.n_best > 1 and "json" not in destination.formats:
+        if values.get("n_best", 1) > 1 and "json" not in destination.formats:
             raise OptionError("--n-best is reported in JSON: -f json")
+        options = TranscribeOptions(**values)
         from edgeapp.model_pool import ModelPool
 
         in_files = destination.folder is not None
