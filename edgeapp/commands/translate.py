@@ -259,12 +259,12 @@ def translate(
         inputs = _inputs([*(files or ()), *listed], text or (), output, as_text, remote)
         style = style_of(subtitle_style)
         settings = settings_from_flags(device, compute_type, threads)
-        choices = TranslateOptions(**values_of(TranslateOptions, chosen, settings.translate))
+        values = values_of(TranslateOptions, chosen, settings.translate)
         applicable = ApplicableOptions(
             {
                 "--format": format != "text",
                 "--document": document,
-                "--alignments": choices.word_alignments,
+                "--alignments": values.get("word_alignments", False),
             },
             {"--bilingual": bilingual, "--subtitle-style": style.name != DEFAULT_STYLE.name},
         )
@@ -275,8 +275,9 @@ def translate(
                 if Path(name).suffix.lower() in HTML_SUFFIXES and not literal:
                     kind = "html"
                 applicable.check(each.source.shown, kind)
-        if choices.n_best > 1 and format != "json":
+        if values.get("n_best", 1) > 1 and format != "json":
             raise OptionError("--n-best is reported in JSON: --format json")
+        choices = TranslateOptions(**values)
         use_model_directory(model_dir)
         assumed = None
         if source is None and model is None and settings.translation_model is None:

@@ -14,6 +14,7 @@ import pytest
 import typer.main
 
 from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner
+from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.texts.translation_job import key_settings
 from edgeapp.cli import app
 from edgeapp.commands.options.declared import Flag, flags_of
@@ -58,6 +59,7 @@ def key_of(options: Any) -> Any:
         pool=SimpleNamespace(settings=Settings()),
         target=None,
         translation_model=None,
+        _writer=ResultWriter(),
     )
     return TranscriptionRunner._key_of(runner, __file__, options)
 
