@@ -172,25 +172,19 @@ def _options(path: Path, command: str, table: object) -> Mapping[str, Any]:
     Raises:
         OptionError: An option is unknown, or has a wrong value.
     """
-    if not table:
+    if table == {}:
         return {}
     import pipelines
+    from pipelines.options import check_names
 
     where = f"{path}: [{command}]"
     if not isinstance(table, dict):
         raise OptionError(f"{where} must be a table, not {table!r}")
     options = getattr(pipelines, TABLES[command])
-    known = {each.name: each for each in fields(options) if each.metadata["flags"] != ()}
-    for name, value in table.items():
-        if name not in known:
-            raise OptionError(f"{where} no such option: {name}; known are {sorted(known)}")
-        wanted = {"bool": bool, "str": str}.get(known[name].type.split(" |")[0])
-        if wanted is not None and not isinstance(value, wanted):
-            kind = "true or false" if wanted is bool else "a text"
-            raise OptionError(f"{where} {name} must be {kind}, not {value!r}")
     try:
+        check_names(table, [each for each in fields(options) if each.metadata["flags"] != ()])
         options(**table)
-    except (OptionError, TypeError) as error:
+    except OptionError as error:
         raise OptionError(f"{where} {error}") from None
     return table
 

@@ -8,7 +8,7 @@
         beam_size: int = option(1, "Beams of the search.", range=Range(1, whole=True))
 
         def __post_init__(self) -> None:
-            check_ranges(self)
+            check_fields(self)
 
 `help()` shows what an option means; command lines make their flags of the same declarations.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import wraps
 from numbers import Integral, Real
@@ -28,7 +28,15 @@ from warnings import warn
 
 from pipelines.errors import OptionError
 
-__all__ = ["Range", "check_ranges", "described", "option", "renamed", "with_fields"]
+__all__ = [
+    "Range",
+    "check_fields",
+    "check_names",
+    "described",
+    "option",
+    "renamed",
+    "with_fields",
+]
 
 Options = TypeVar("Options")  # a frozen dataclass
 Class = TypeVar("Class", bound=type)
@@ -126,29 +134,52 @@ def described(cls: Class) -> Class:
         text = f"{each.name}: {each.metadata['help']} {each.metadata['more']}".rstrip()
         lines.append(fill(text, 100, initial_indent="    ", subsequent_indent=8 * " "))
     cls.__doc__ = "\n".join(
-        [*lines, "", "Raises:", "    OptionError: A value is out of its range."]
+        [
+            *lines,
+            "",
+            "Raises:",
+            "    OptionError: A value has a wrong type, or is out of its range.",
+        ]
     )
     return cls
 
 
-def check_ranges(options: Any) -> None:
-    """Check each field of a dataclass of options against its range, or its choices.
+def check_fields(options: Any) -> None:
+    """Check each field of a dataclass of options against its type, its range and its choices.
+
+    A list becomes a tuple.
 
     Raises:
-        OptionError: A value is out of its range.
+        OptionError: A value has a wrong type, or is out of its range.
     """
     for each in fields(options):
-        value, limits = getattr(options, each.name), each.metadata.get("range")
-        if choices := each.metadata.get("choices"):
-            if value not in choices:
-                names = " or ".join(map(repr, choices))
-                raise OptionError(f"{each.name} must be {names}, not {value!r}")
-        elif limits is not None and (value is not None or "None" not in str(each.type)):
-            for number in value if isinstance(value, tuple) else (value,):
-                if number not in limits:
-                    wrong_kind = limits.whole and not isinstance(number, Integral)
-                    wanted = "a whole number" if wrong_kind else limits
-                    raise OptionError(f"{each.name} must be {wanted}, not {number!r}")
+        value, declared = getattr(options, each.name), str(each.type)
+        if isinstance(value, list) and "tuple[" in declared:
+            value = tuple(value)
+            object.__setattr__(options, each.name, value)
+        if value is not None or "None" not in declared:
+            _check(each.name, value, declared, each.metadata)
+
+
+def _check(name: str, value: Any, declared: str, metadata: Mapping[str, Any]) -> None:
+    limits, wanted, wrong = metadata["range"], "", value
+    if choices := metadata["choices"]:
+        wanted = "" if value in choices else " or ".join(map(repr, choices))
+    elif limits is not None:
+        numbers = value if isinstance(value, tuple) else (value,)
+        for wrong in [each for each in numbers if each not in limits][:1]:
+            is_number = isinstance(wrong, Integral if limits.whole else Real)
+            kind = "a whole number" if limits.whole else "a number"
+            wanted = str(limits) if is_number and not isinstance(wrong, bool) else kind
+    elif declared.startswith("bool"):
+        wanted = "" if isinstance(value, bool) else "true or false"
+    elif declared.startswith("str"):
+        wanted = "" if isinstance(value, str | tuple) else "a text"
+    elif declared.startswith("tuple[str"):
+        is_texts = isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+        wanted = "" if is_texts else "a list of texts"
+    if wanted:
+        raise OptionError(f"{name} must be {wanted}, not {wrong!r}")
 
 
 def renamed(**former: tuple[str, Callable[[Any, Any], Any]]) -> Callable[[Class], Class]:
@@ -198,16 +229,25 @@ def with_fields(options: Options, overrides: Mapping[str, Any]) -> Options:
     Raises:
         OptionError: There is no such field, or a value is out of its range.
     """
-    names = [each.name for each in fields(options)]  # type: ignore[arg-type]
-    for name in overrides:
-        if name not in (*names, *getattr(options, "former_names", ())):
-            raise OptionError(f"no such option: {name}{_hint(name, names)}")
+    check_names(set(overrides).difference(getattr(options, "former_names", ())), fields(options))  # type: ignore[arg-type]
     return replace(options, **overrides)  # type: ignore[type-var]
 
 
-def _hint(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about an unknown option: the one that was probably meant."""
-    names = list(names)
-    parts = [each for each in names if each.startswith(name) or name.startswith(f"{each}_")]
-    similar = parts or get_close_matches(name, names, n=1)
-    return f"; did you mean {similar[0]}?" if similar else ""
+def check_names(names: Iterable[str], known: Iterable[Field[Any]]) -> None:
+    """Check that each name is that of a field.
+
+    Raises:
+        OptionError: One is not. The message names the field that was probably meant.
+    """
+    known = list(known)
+    spelled: dict[str, str] = {}  # how a field may be called → its name
+    for each in known:
+        spelled |= dict.fromkeys((each.name, *(each.metadata["flags"] or ())), each.name)
+        if nested := each.metadata["nested"]:
+            prefix, part = nested
+            spelled |= {f"{prefix}{own.name}": f"{each.name}.{own.name}" for own in fields(part)}
+    for name in sorted(set(names).difference(each.name for each in known)):
+        parts = [each for each in spelled if each.startswith(name) or name.startswith(f"{each}_")]
+        similar = parts or get_close_matches(name, spelled, n=1)
+        hint = f"; did you mean {spelled[similar[0]]}?" if similar else ""
+        raise OptionError(f"no such option: {name}{hint}")

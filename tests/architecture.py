@@ -47,6 +47,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.loading",
         "pipelines.notices",
         "pipelines.reading",
+        "pipelines.options",
         "pipelines.subtitles",
         "pipelines.text_language",
         "pipelines.translation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -47,9 +48,36 @@ def test_numbers_out_of_range_are_refused_by_name(options: Any) -> None:
     assert checked
 
 
-def test_a_fraction_is_refused_in_plain_words() -> None:
-    with pytest.raises(OptionError, match=r"beam_size must be a whole number, not 5\.0"):
-        TranscribeOptions(beam_size=5.0)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("options", "name", "value", "wanted"),
+    [
+        (TranscribeOptions, "beam_size", 5.0, "a whole number, not 5.0"),
+        (TranslateOptions, "beam_size", True, "a whole number, not True"),
+        (TranscribeOptions, "temperature", ["x"], "a number, not 'x'"),
+        (TranscribeOptions, "multilingual", "no", "true or false, not 'no'"),
+        (TranscribeOptions, "language", 3, "a text, not 3"),
+        (TranscribeOptions, "languages", ["en", 3], "a list of texts, not ('en', 3)"),
+        (TranscribeOptions, "languages", None, "a list of texts, not None"),
+        (TranscribeOptions, "suppress_phrases", "Morgen", "a list of texts, not 'Morgen'"),
+        (TranslateOptions, "forced_phrases", "Morgen", "a list of texts, not 'Morgen'"),
+        (TranslateOptions, "suppress_phrases", 3, "a list of texts, not 3"),
+    ],
+)
+def test_a_wrong_type_is_refused_in_plain_words(
+    options: Any, name: str, value: object, wanted: str
+) -> None:
+    with pytest.raises(OptionError, match=f"^{re.escape(f'{name} must be {wanted}')}$"):
+        options(**{name: value})
+
+
+def test_spellings_of_the_same_options_are_equal() -> None:
+    assert TranscribeOptions(language="auto") == TranscribeOptions(languages="")  # type: ignore[arg-type]
+    german_or_english = TranscribeOptions(languages=("German", "en"))
+    assert german_or_english == TranscribeOptions(languages="en, de")  # type: ignore[arg-type]
+    listed = TranslateOptions(suppress_phrases=["a"])  # type: ignore[arg-type]
+    assert hash(listed) == hash(TranslateOptions(suppress_phrases=("a",)))
+    with pytest.raises(OptionError, match="clip_timestamps takes seconds, .* not True"):
+        TranscribeOptions(clip_timestamps=True)  # type: ignore[arg-type]
 
 
 def test_live_options_have_their_own_speech() -> None:

@@ -101,16 +101,22 @@ def document() -> str:
     """Return the documentation of the command line with its table of options."""
     lines = ["| flag | of | in the settings file | |", "|---|---|---|---|"]
     root: Any = typer.main.get_command(app)
-    rows: dict[tuple[str, str, str], list[str]] = {}
+    rows: dict[tuple[str, str, str], str] = {}
     for command, options in TABLES.items():
         shown = {each.name: each for each in root.commands[command].params}
         for flag in flags_of(getattr(pipelines, options)):
             field = f"{flag.within}.{flag.field.name}" if flag.within else flag.name
             names = ", ".join(f"`{name}`" for name in flag.names)
-            row = (names, field, " ".join(shown[flag.name].help.split()))
-            rows.setdefault(row, []).append(command)
+            own = shown[flag.name]
+            found = [
+                name
+                for name, other in root.commands.items()
+                for each in other.params
+                if (each.opts, getattr(each, "help", None)) == (own.opts, own.help)
+            ]
+            rows[names, field, " ".join(own.help.split())] = ", ".join(found)
     for (names, field, meaning), found in rows.items():
-        lines.append(f"| {names} | {', '.join(found)} | `{field}` | {meaning} |")
+        lines.append(f"| {names} | {found} | `{field}` | {meaning} |")
     table = "\n".join(lines) + "\n"
     return _TABLE.sub(lambda _: table, DOCUMENT.read_text("utf-8"))
 

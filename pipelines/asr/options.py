@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from pipelines.decoding_choices import OwnLogitFilter, check_phrases
 from pipelines.errors import OptionError
 from pipelines.languages import language_code
-from pipelines.options import Range, check_ranges, described, option, renamed, with_fields
+from pipelines.options import Range, check_fields, described, option, renamed, with_fields
 
 _PARALLEL_CHUNKS = 8
 _MIN_CHUNK_S = 2.0
@@ -76,7 +76,8 @@ class VadOptions:
     )
     min_silence_duration_ms: float | None = option(
         None,
-        "Silence of this length ends speech. None: 200 in chunks, 2000 window by window, 600 live.",
+        "Silence of this length ends speech. None: 200 in chunks, 2000 window by window.",
+        "Live, None: 600.",
         range=_MS,
         group=_SILENCE,
     )
@@ -98,7 +99,7 @@ class VadOptions:
     )
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
         if self.release > self.threshold:
             raise OptionError(
                 f"neg_threshold must be at most threshold ({self.threshold}), not {self.release}"
@@ -242,8 +243,8 @@ class TranscribeOptions:
     )
     initial_prompt: str | tuple[int, ...] | None = option(
         None,
-        "Text before the first window, each chunk, and each live update: names, spelling, style.",
-        "Also as token ids.",
+        "Text that the model takes for what was said before: names, spelling, style.",
+        "It stands before the first window, each chunk, and each live update. Also as token ids.",
     )
     carry_initial_prompt: bool = option(
         False,
@@ -318,8 +319,8 @@ class TranscribeOptions:
     )
     word_timestamps: bool = option(
         False,
-        "Also compute the times of each word. The command line does so for shaped subtitles; with "
-        "False they are estimated there.",
+        "Also compute the times of each word. The command line does so for shaped subtitles, "
+        "unless this is False: it then estimates the times.",
         "Segments then begin with their first word and end with their last.",
         group=_WORDS,
     )
@@ -354,8 +355,8 @@ class TranscribeOptions:
     )
     n_best: int = option(
         1,
-        "How many hypotheses of a window its segments carry as `alternatives`; more than 1 "
-        "needs as many beams or, above temperature 0, samples.",
+        "How many hypotheses of a window its segments carry as alternatives, also in JSON; more "
+        "than 1 needs as many beams or, above temperature 0, samples.",
         range=_COUNT,
     )
     token_logprobs: bool = option(
@@ -397,7 +398,7 @@ class TranscribeOptions:
     batch_size: int | None = option(
         None,
         "How many chunks, cut at pauses, are decoded in parallel. 1: one window after the other, "
-        "as openai-whisper. None: 8, or 1 if `vad_filter` is False.",
+        f"as openai-whisper. None: {_PARALLEL_CHUNKS}, or 1 if `vad_filter` is False.",
         "Each chunk begins with `initial_prompt`, and `condition_on_previous_text` does not reach "
         "into the next one. On a CPU it is encoded with some silence behind it instead of padding "
         "to the window; where its text ends early, the rest is decoded, too, and where the text is "
@@ -426,9 +427,9 @@ class TranscribeOptions:
     )
     languages: tuple[str, ...] = option(
         (),
-        "Languages that may be spoken, such as en,de. Detection chooses among them: for a "
-        "recording, or for each utterance of live speech. Empty: any language of the model.",
-        "A single one becomes `language`.",
+        "Languages that may be spoken, such as en,de. Detection chooses among them. Default: any.",
+        "It chooses for a recording, or for each utterance of live speech. A single one becomes "
+        "`language`.",
         group=_LANGUAGES,
         metavar="LANGUAGE,LANGUAGE",
     )
@@ -436,14 +437,13 @@ class TranscribeOptions:
     def __post_init__(self) -> None:
         self._set("clip_timestamps", _numbers("clip_timestamps", self.clip_timestamps, float))
         self._set("suppress_tokens", _numbers("suppress_tokens", self.suppress_tokens, int))
-        for name in ("temperature", "suppress_phrases", "forced_phrases", "logit_filters"):
-            if isinstance(value := getattr(self, name), list):
-                self._set(name, tuple(value))
+        if isinstance(self.languages, str):
+            self._set("languages", tuple(filter(None, map(str.strip, self.languages.split(",")))))
         if self.initial_prompt is not None and not isinstance(self.initial_prompt, str):
             self._set("initial_prompt", _numbers("initial_prompt", self.initial_prompt, int))
         if self.vad_parameters is not None:
             self._set("vad_parameters", VadOptions.of(self.vad_parameters, "vad_parameters"))
-        check_ranges(self)
+        check_fields(self)
         if not self.temperatures:
             raise OptionError("temperature needs at least one value")
         self._check_search()
@@ -454,17 +454,18 @@ class TranscribeOptions:
         object.__setattr__(self, name, value)
 
     def _check_languages(self) -> None:
-        """Make codes of the languages, and one language of one that may be spoken."""
+        """Make sorted codes of the languages, and one language of one that may be spoken."""
+        if self.language is not None and self.language.strip().lower() == "auto":
+            self._set("language", None)
         if self.languages and self.language is not None:
             raise OptionError(
                 "language and languages exclude each other: give one language, or those of which "
                 "one is detected"
             )
-        given = self.languages.split(",") if isinstance(self.languages, str) else self.languages
-        codes = tuple(dict.fromkeys(language_code(each.strip()) for each in given))
+        codes = sorted(set(map(language_code, self.languages)))
         single = codes[0] if len(codes) == 1 else self.language
         self._set("language", single if single is None else language_code(single))
-        self._set("languages", codes if len(codes) > 1 else ())
+        self._set("languages", tuple(codes) if len(codes) > 1 else ())
 
     def _check_search(self) -> None:
         if self.patience is not None and not self.beam_size:
@@ -539,9 +540,13 @@ def _numbers(name: str, value: object, kind: Callable[[Any], T]) -> tuple[T, ...
             return tuple(kind(part) for part in value.split(",") if part.strip())
         if value is None:
             return ()
+        items = tuple(value) if isinstance(value, Iterable) else (value,)
+        if any(isinstance(each, bool) for each in items):
+            raise TypeError
         exact: Callable[[Any], T] = index if kind is int else kind  # index refuses 1.5
-        return tuple(map(exact, value if isinstance(value, Iterable) else (value,)))
+        return tuple(map(exact, items))
     except (TypeError, ValueError):
+        wanted = "token ids" if kind is int else "seconds"
         raise OptionError(
-            f"{name} takes numbers, or a text of them with commas between, not {value!r}"
+            f"{name} takes {wanted}, or a text of them with commas between, not {value!r}"
         ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipelines.options import Range, check_ranges, described, option
+from pipelines.options import Range, check_fields, described, option
 
 Box = tuple[int, int, int, int]
 """(left, top, right, bottom) in pixels; right and bottom are exclusive."""
@@ -49,7 +49,7 @@ class ReadOptions:
     )
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)

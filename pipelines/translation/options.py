@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipelines.decoding_choices import OwnLogitFilter, check_phrases
 from pipelines.errors import OptionError
-from pipelines.options import Range, check_ranges, described, option
+from pipelines.options import Range, check_fields, described, option
 
 _LANGUAGES = "Languages"
 
@@ -42,8 +42,8 @@ class TranslateOptions:
     )
     n_best: int = option(
         1,
-        "How many results of the search each sentence carries as `alternatives`; more than 1 needs "
-        "as many beams.",
+        "How many results of the search each sentence carries as alternatives, also in JSON; more "
+        "than 1 needs as many beams.",
         range=Range(1, whole=True),
     )
     repetition_penalty: float = option(
@@ -86,7 +86,7 @@ class TranslateOptions:
     )
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
         check_phrases((*self.suppress_phrases, *self.forced_phrases))
         if self.n_best > self.beam_size:
             raise OptionError(f"n_best {self.n_best} needs a beam_size of {self.n_best} or more")

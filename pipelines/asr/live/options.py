@@ -8,7 +8,7 @@ from typing import Literal
 from pipelines.asr.audio.vad import check_cuts
 from pipelines.asr.options import TranscribeOptions, VadOptions
 from pipelines.errors import OptionError
-from pipelines.options import Range, check_ranges, described, option
+from pipelines.options import Range, check_fields, described, option
 
 # Options of recordings that live recognition does not follow → their defaults.
 _UNUSED = {
@@ -113,7 +113,7 @@ class LiveOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vad", VadOptions.of(self.vad, "vad"))
-        check_ranges(self)
+        check_fields(self)
         if self.languages:
             transcribe = replace(self.transcribe, languages=self.languages)
             object.__setattr__(self, "transcribe", transcribe)
