@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -24,11 +25,14 @@ from edgeapp.commands.options.batch import (
     open_journal,
     remote_files,
 )
-from edgeapp.commands.options.command import SWITCH, GroupedCommand
+from edgeapp.commands.options.command import GroupedCommand
 from edgeapp.commands.options.common import (
     COMPUTING,
     DECODING,
     INPUT_OUTPUT,
+    OPTIONAL_FLOAT,
+    OPTIONAL_INT,
+    SWITCHED,
     WORDS,
     ComputeType,
     Debug,
@@ -45,7 +49,6 @@ from edgeapp.commands.options.common import (
     drafts_from_flags,
     known_language,
     optional_float,
-    optional_int,
     settings_from_flags,
     use_model_directory,
 )
@@ -66,7 +69,7 @@ if TYPE_CHECKING:
     from edgeapp.settings import Settings
     from pipelines import Transcriber
 
-__all__ = ["TranscribeCommand", "transcribe"]
+__all__ = ["TranscribeCommand", "recognition_options", "transcribe"]
 
 _RETRY_FAILED = (
     "--retry-failed needs the journal: results in files (-o FOLDER), and no --no-journal"
@@ -87,9 +90,9 @@ def _words(*names: str, help: str, **settings: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=WORDS, **settings)
 
 
-_INT: dict[str, Any] = {"parser": optional_int, "metavar": "N|None"}
-_FLOAT: dict[str, Any] = {"parser": optional_float, "metavar": "NUMBER|None"}
-_SWITCH: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
+def _step(text: str | float | None) -> float:
+    """An increment of the temperature; None is none."""
+    return optional_float(text) or 0.0
 
 
 def _complete_formats() -> list[str]:
@@ -147,7 +150,7 @@ def transcribe(
     pretty_json: Annotated[
         Switch,
         typer.Option(
-            "-p", "--pretty-json", help="Indent JSON.", rich_help_panel=INPUT_OUTPUT, **_SWITCH
+            "-p", "--pretty-json", help="Indent JSON.", rich_help_panel=INPUT_OUTPUT, **SWITCHED
         ),
     ] = "False",
     verbose: Annotated[
@@ -157,7 +160,7 @@ def transcribe(
             help="True: also print the text with its times, and what drafts did; False: never "
             "print times.",
             rich_help_panel=INPUT_OUTPUT,
-            **_SWITCH,
+            **SWITCHED,
         ),
     ] = None,
     temperature_increment_on_fallback: Annotated[
@@ -165,26 +168,28 @@ def transcribe(
         _decoding(
             "--temperature-increment-on-fallback",
             help="Added to the temperature when a window fails a threshold; None disables it.",
-            **_FLOAT,
+            show_default="0.2",
+            parser=_step,
+            metavar=OPTIONAL_FLOAT["metavar"],
         ),
-    ] = 0.2,
+    ] = None,
     batched: Annotated[
         Switch | None,
-        _decoding("--batched", help="False: --batch-size 1.", **_SWITCH),
+        _decoding("--batched", help="False: --batch-size 1.", **SWITCHED),
     ] = None,
     highlight_words: Annotated[
         Switch,
-        _words("--highlight-words", help="Underline the spoken word; ass: karaoke.", **_SWITCH),
+        _words("--highlight-words", help="Underline the spoken word; ass: karaoke.", **SWITCHED),
     ] = "False",
     max_line_width: Annotated[
         int | None,
-        _words("--max-line-width", help="Characters per subtitle line.", **_INT),
+        _words("--max-line-width", help="Characters per subtitle line.", **OPTIONAL_INT),
     ] = None,
     max_line_count: Annotated[
-        int | None, _words("--max-line-count", help="Lines per subtitle.", **_INT)
+        int | None, _words("--max-line-count", help="Lines per subtitle.", **OPTIONAL_INT)
     ] = None,
     max_words_per_line: Annotated[
-        int | None, _words("--max-words-per-line", help="Words per line.", **_INT)
+        int | None, _words("--max-words-per-line", help="Words per line.", **OPTIONAL_INT)
     ] = None,
     subtitle_style: Annotated[
         str,
@@ -219,7 +224,7 @@ def transcribe(
             "--fp16",
             help="True: --compute-type float16; False: float32.",
             rich_help_panel=COMPUTING,
-            **_SWITCH,
+            **SWITCHED,
         ),
     ] = None,
     threads: Threads = None,
@@ -264,14 +269,6 @@ def transcribe(
         layout = WordCueLayout(
             max_line_width, max_line_count, max_words_per_line, highlight_words == "True"
         )
-        values = values_of(TranscribeOptions, chosen, settings.transcribe)
-        first = values.get("temperature", 0.0)
-        if isinstance(first, int | float):  # the settings may have several
-            values["temperature"] = _temperatures(first, temperature_increment_on_fallback)
-        if batched == "False":
-            values["batch_size"] = _sequential(chosen.get("batch_size"))
-        computes_words = values.get("word_timestamps") is not False
-        values["word_timestamps"] = bool(values.get("word_timestamps")) or layout.active
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
         found = find_inputs(
@@ -279,14 +276,17 @@ def transcribe(
             MEDIA_SUFFIXES,
             remote_files(allow_urls, allow_private),
         )
-        if target is not None and values.get("multilingual"):
-            raise OptionError(
-                "--multilingual and --translate-to exclude each other: one model translates all"
-            )
         destination = TranscriptOutput.of(output, output_format, found, target, bilingual)
-        if values.get("n_best", 1) > 1 and "json" not in destination.formats:
-            raise OptionError("--n-best is reported in JSON: -f json")
-        options = TranscribeOptions(**values)
+        defaults = settings.transcribe
+        words = chosen.get("word_timestamps", defaults.get("word_timestamps"))
+        if "json" not in destination.formats:
+            if chosen.get("n_best", 1) > 1:
+                raise OptionError("--n-best is reported in JSON: -f json")
+            defaults = {name: each for name, each in defaults.items() if name != "n_best"}
+        options = recognition_options(
+            {**chosen, "word_timestamps": "True"} if layout.active else chosen,
+            defaults, target, batched, temperature_increment_on_fallback,
+        )  # fmt: skip
         from edgeapp.model_pool import ModelPool
 
         in_files = destination.folder is not None
@@ -336,7 +336,7 @@ def transcribe(
             style=style,
             events=events,
             translators=cast(TranslatorSource | None, machines),
-            computes_words=computes_words,
+            computes_words=words not in (False, "False"),
         )
         if retry_failed and journal is None:
             raise OptionError(_RETRY_FAILED)
@@ -368,9 +368,47 @@ def _machines(
     return Cluster(address, settings, ModelChoice("transcriber", choice))
 
 
-def _temperatures(first: float, step: float | None) -> tuple[float, ...]:
+def recognition_options(
+    chosen: Given,
+    settings: Mapping[str, Any],
+    target: str | None,
+    batched: Switch | None = None,
+    step: float | None = None,
+) -> TranscribeOptions:
+    """Return the options of a recognition.
+
+    Args:
+        chosen: Values of flags.
+        settings: Name of a field → its default.
+        target: Language into which the text is translated.
+        batched: Value of --batched.
+        step: Value of --temperature-increment-on-fallback.
+
+    Raises:
+        OptionError: A flag has a wrong value, or two exclude each other.
+    """
+    excluded: dict[str, Any] = {} if target is None else {"multilingual": True}
+    if batched == "True":
+        excluded |= {"batch_size": 1, "vad_filter": False}
+    elif batched == "False":
+        chosen = {**chosen, "batch_size": _sequential(chosen.get("batch_size"))}
+    defaults = {name: each for name, each in settings.items() if excluded.get(name) != each}
+    values = values_of(TranscribeOptions, chosen, defaults)
+    temperature = values.get("temperature", 0.0)
+    if isinstance(temperature, int | float) or step is not None:
+        first = temperature if isinstance(temperature, int | float) else temperature[0]
+        values["temperature"] = _temperatures(float(first), 0.2 if step is None else step)
+    options = TranscribeOptions(**values)
+    if target is not None and options.multilingual:
+        raise OptionError(
+            "--multilingual and --translate-to exclude each other: one model translates all"
+        )
+    return options
+
+
+def _temperatures(first: float, step: float) -> tuple[float, ...]:
     """The temperatures of the fallback, computed as in openai-whisper's command line."""
-    if step is None or step <= 0 or first < 0:
+    if step <= 0 or first < 0:
         return (first,)
     count = int((1.0 + 1e-6 - first) / step) if first <= 1.0 else 0
     return tuple(round(first + i * step, 6) for i in range(count + 1))

@@ -259,12 +259,11 @@ def translate(
         inputs = _inputs([*(files or ()), *listed], text or (), output, as_text, remote)
         style = style_of(subtitle_style)
         settings = settings_from_flags(device, compute_type, threads)
-        values = values_of(TranslateOptions, chosen, settings.translate)
         applicable = ApplicableOptions(
             {
                 "--format": format != "text",
                 "--document": document,
-                "--alignments": values.get("word_alignments", False),
+                "--alignments": chosen.get("word_alignments") == "True",
             },
             {"--bilingual": bilingual, "--subtitle-style": style.name != DEFAULT_STYLE.name},
         )
@@ -275,9 +274,14 @@ def translate(
                 if Path(name).suffix.lower() in HTML_SUFFIXES and not literal:
                     kind = "html"
                 applicable.check(each.source.shown, kind)
-        if values.get("n_best", 1) > 1 and format != "json":
+        if format != "json" and chosen.get("n_best", 1) > 1:
             raise OptionError("--n-best is reported in JSON: --format json")
-        choices = TranslateOptions(**values)
+        defaults = {
+            name: each
+            for name, each in settings.translate.items()
+            if name != "n_best" or format == "json"
+        }
+        choices = TranslateOptions(**values_of(TranslateOptions, chosen, defaults))
         use_model_directory(model_dir)
         assumed = None
         if source is None and model is None and settings.translation_model is None:

@@ -37,8 +37,9 @@ from edgeapp.commands.options.common import (
     settings_from_flags,
     use_model_directory,
 )
-from edgeapp.commands.options.declared import Given, declared, values_of
+from edgeapp.commands.options.declared import Given, declared
 from edgeapp.commands.options.download import find_or_pull_recognizer
+from edgeapp.commands.transcribe import recognition_options
 from edgeapp.console import print_note
 from edgeapp.english_only import choosing_language
 from edgeapp.exit_codes import exit_with_code, print_error
@@ -103,8 +104,8 @@ def watch(
             raise OptionError(f"{inside} is no folder")
         settings = settings_from_flags(device, compute_type, threads, no_download=no_download)
         use_model_directory(model_dir)
-        options = TranscribeOptions(**values_of(TranscribeOptions, chosen, settings.transcribe))
         target = known_language(translate_to, "--translate-to")
+        options = recognition_options(chosen, settings.transcribe, target)
         from edgeapp.model_pool import ModelPool
 
         pool = ModelPool(settings)

@@ -82,7 +82,7 @@ def test_a_stdout_that_cannot_be_written_is_one_line(arguments: str) -> None:
     [
         (["transcribe", "a.wav", "--output_format", "odt"], "odt"),
         (["transcribe", "a.wav", "--condition_on_previous_text=maybe"], "'true', 'false'"),
-        (["transcribe", "a.wav", "--suppress_tokens", "x"], "--suppress-tokens"),
+        (["transcribe", "a.wav", "--suppress_tokens", "x"], "suppress_tokens takes token ids"),
         (["transcribe", "a.wav", "--threads", "-1"], "threads"),
         (["transcribe"], "edgeapp transcribe talk.mp3; `edgeapp transcribe --help` lists"),
         (["translate", "a.txt", "b.txt"], "-o FOLDER"),
@@ -173,6 +173,7 @@ def complete(*words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
         (["transcribe", "--task", ""], {"transcribe", "translate"}),
         (["transcribe", "-f", "s"], {"srt"}),
         (["transcribe", "-l", "ger"], {"german"}),
+        (["live", "--languages", "en,ger"], {"en,german"}),
         (["translate", "-t", "de"], {"de"}),
         (["transcribe", "-m", "demo"], {"demo", "demo-en-de", "demo-de-en"}),
         (["live", "--policy", "a"], {"agreement", "attention"}),

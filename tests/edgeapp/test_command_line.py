@@ -205,7 +205,7 @@ def test_openai_whispers_own_defaults_are_accepted(run: Run) -> None:
         (["--clip_timestamps", "0"], "clip_timestamps", (0.0,)),
         (["--clip_timestamps", "1.5,3,10"], "clip_timestamps", (1.5, 3.0, 10.0)),
         (["--multilingual", "True"], "multilingual", True),
-        (["--languages", "en,German"], "languages", ("en", "de")),
+        (["--languages", "en,German"], "languages", ("de", "en")),
         (["--languages", "German"], "language", "de"),
         (
             ["--word_timestamps", "--hallucination_silence_threshold", "2"],
@@ -308,13 +308,48 @@ def test_the_settings_file_has_defaults_of_flags(run: Run, tmp_path: Path) -> No
     runner = run("--beam-size", "None", "--vad-min-speech-duration-ms", "50", "--word-timestamps")
     assert (runner.options.beam_size, runner.options.word_timestamps) == (None, True)
     assert runner.options.vad_parameters == VadOptions(threshold=0.4, min_speech_duration_ms=50)
-    # A flag for languages takes the place of either setting.
-    (tmp_path / "none.toml").write_text('[transcribe]\nlanguages = ["en", "de"]\n')
-    assert run().options.languages == ("en", "de")
-    assert run("-l", "fr").options == TranscribeOptions(language="fr")
-    assert run("-l", "auto").options == TranscribeOptions()
-    (tmp_path / "none.toml").write_text("[transcribe]\nbatch_size = 4\n")
-    assert run("--batched", "False").options.batch_size == 1
+
+
+LANGUAGES = 'languages = ["en", "de"]'
+SPEECH = "vad_parameters = { threshold = 0.4 }"
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "expected"),
+    [
+        (LANGUAGES, "", {"languages": ("de", "en")}),
+        (LANGUAGES, "-l fr", {"language": "fr"}),
+        (LANGUAGES, "-l auto", {}),
+        (LANGUAGES, "--languages None", {}),
+        ('language = "auto"', "", {}),
+        ("batch_size = 4", "--batched False", {"batch_size": 1}),
+        ("batch_size = 1", "--batched True", {}),
+        ("vad_filter = false", "--batched True", {}),
+        ("vad_filter = false", "--batch-size 4", {"batch_size": 4}),
+        (SPEECH, "--batched False", {"batch_size": 1}),
+        (SPEECH, "--batch-size 1", {"batch_size": 1}),
+        (SPEECH, "--vad-threshold None", {}),
+        ("temperature = 0.4", "", {"temperature": (0.4, 0.6, 0.8, 1.0)}),
+        (
+            "temperature = [0, 0.4]",
+            "--temperature-increment-on-fallback None",
+            {"temperature": (0.0,)},
+        ),
+        (
+            "temperature = [0, 0.4]",
+            "--temperature-increment-on-fallback 0.5",
+            {"temperature": (0.0, 0.5, 1.0)},
+        ),
+        ("beam_size = 5\npatience = 2.0", "--beam-size None", {"beam_size": None}),
+        ("beam_size = 2\nn_best = 2", "-f srt", {"beam_size": 2}),
+        ("multilingual = true", "--translate-to de", {}),
+    ],
+)
+def test_flags_take_the_place_of_settings_that_they_exclude(
+    run: Run, tmp_path: Path, settings: str, arguments: str, expected: dict[str, Any]
+) -> None:
+    (tmp_path / "none.toml").write_text(f"[transcribe]\n{settings}\n")
+    assert run(*arguments.split()).options == TranscribeOptions(**expected)
 
 
 @pytest.mark.slow
@@ -393,7 +428,7 @@ def test_values_that_ask_for_what_happens_anyway_are_accepted(
         (["-l", "xx"], "unknown language 'xx'"),
         (["--languages", "en,xx"], "unknown language 'xx'"),
         (["--languages", "en,de", "-l", "en"], "language and languages exclude each other"),
-        (["--clip-timestamps", "one"], "--clip-timestamps takes seconds"),
+        (["--clip-timestamps", "one"], "clip_timestamps takes seconds"),
         (["--clip-timestamps", "3,1"], "is empty"),
         (["--hallucination-silence-threshold", "2"], "needs word_timestamps"),
         (["--vad-filter", "False", "--batch-size", "8"], "vad_filter cannot be off"),

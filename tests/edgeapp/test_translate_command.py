@@ -251,7 +251,7 @@ def test_drafts(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_choices_of_decoding(capfd: pytest.CaptureFixture[str]) -> None:
+def test_choices_of_decoding(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     model = ("-m", "demo-en-de", "--compute-type", "float32")
     code, out, err = run(
         "--text", "Where is the station?", *model, "--beam-size", "3", "--n-best", "2",
@@ -267,6 +267,13 @@ def test_choices_of_decoding(capfd: pytest.CaptureFixture[str]) -> None:
     assert len(sentence["alternatives"]) == 2
     code, _, err = run("--text", "Yes.", *model, "--beam-size", "3", "--n-best", "2", capfd=capfd)
     assert (code, err) == (2, "edgeapp: --n-best is reported in JSON: --format json\n")
+    # A setting that does not apply to this output is no error.
+    settings = "[translate]\nbeam_size = 2\nn_best = 2\nword_alignments = true\n"
+    (tmp_path / "none.toml").write_text(settings)
+    assert run("--text", "Yes.", *model, capfd=capfd)[0] == 0
+    (tmp_path / "film.srt").write_text(SUBTITLES)
+    assert run("film.srt", *model, "-o", "film.de.srt", capfd=capfd)[0] == 0
+    assert "|||" not in (tmp_path / "film.de.srt").read_text()
 
 
 def test_a_cue_whose_times_are_not_understood_is_an_error(

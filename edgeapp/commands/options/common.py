@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from edgeapp.commands.options.command import SWITCH
 from edgeapp.commands.options.completion import complete_languages, complete_models
 from edgeapp.settings import Settings, load_settings, parse_threads
 from pipelines import OptionError
@@ -23,8 +24,11 @@ __all__ = [
     "INPUT_OUTPUT",
     "LANGUAGES",
     "MODELS",
+    "OPTIONAL_FLOAT",
+    "OPTIONAL_INT",
     "OTHER",
     "SILENCE",
+    "SWITCHED",
     "WORDS",
     "ComputeType",
     "Debug",
@@ -41,7 +45,6 @@ __all__ = [
     "drafts_from_flags",
     "known_language",
     "optional_float",
-    "optional_int",
     "optional_prompt",
     "optional_text",
     "settings_from_flags",
@@ -97,6 +100,12 @@ def optional_text(text: str | None) -> str | None:
 def optional_prompt(text: str | None) -> str | None:
     """A text for the model; "None" is none, as Python prints it into scripts."""
     return None if text == "None" else text
+
+
+# Settings of options that take a number or None, and of switches.
+OPTIONAL_INT: dict[str, Any] = {"parser": optional_int, "metavar": "N|None"}
+OPTIONAL_FLOAT: dict[str, Any] = {"parser": optional_float, "metavar": "NUMBER|None"}
+SWITCHED: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
 
 
 def _compute_type(text: str) -> str:

@@ -21,10 +21,11 @@ def complete_models(incomplete: str) -> list[tuple[str, str]]:
 
 
 def complete_languages(incomplete: str) -> list[tuple[str, str]]:
-    """Codes and English names of languages that begin with `incomplete`."""
+    """Codes and English names of languages that begin with `incomplete`, or its last item."""
     from pipelines import LANGUAGES
 
-    wanted = incomplete.lower()
+    before, comma, wanted = incomplete.lower().rpartition(",")
     codes = [(code, name) for code, name in LANGUAGES.items() if code.startswith(wanted)]
     names = [(name, code) for code, name in LANGUAGES.items() if name.startswith(wanted)]
-    return codes + names if wanted else codes
+    found = codes + names if wanted else codes
+    return [(f"{before}{comma}{value}", meaning) for value, meaning in found]

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from edgeapp.commands.options.command import SWITCH
 from edgeapp.commands.options.common import (
     CAPTIONS,
     COMPUTING,
@@ -19,12 +18,13 @@ from edgeapp.commands.options.common import (
     INPUT_OUTPUT,
     LANGUAGES,
     MODELS,
+    OPTIONAL_FLOAT,
+    OPTIONAL_INT,
     OTHER,
     SILENCE,
+    SWITCHED,
     WORDS,
     Switch,
-    optional_float,
-    optional_int,
     optional_prompt,
     optional_text,
 )
@@ -71,26 +71,10 @@ class Flag(NamedTuple):
         return "," in self.field.metadata["metavar"]
 
     def value(self, given: Any) -> Any:
-        """Return the value of the field for that of the flag.
-
-        Raises:
-            OptionError: An item of the value is no number.
-        """
+        """Return the value of the field for that of the flag."""
         if self.type == "bool":
             return given == "True"
-        if not self.has_commas:
-            return tuple(given) if isinstance(given, list) else given
-        limits = self.field.metadata["range"]
-        items = [each for each in given.split(",") if each.strip()]
-        if limits is None:
-            return tuple(items)
-        try:
-            return tuple(map(int if limits.whole else float, items))
-        except ValueError:
-            kind = {"s": "seconds"}.get(limits.unit, "numbers")
-            raise OptionError(
-                f"{self.names[-1]} takes {kind}, separated by commas, not {given!r}"
-            ) from None
+        return () if given is None and self.has_commas else given
 
 
 def flags_of(options: type, only: Collection[str] = ()) -> Iterator[Flag]:
@@ -151,13 +135,12 @@ def declared(only: Collection[str] = (), **kinds: type) -> Callable[[Command], C
 def values_of(options: type, given: Given, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return values for the fields of a dataclass of options.
 
+    If the flags exclude a setting, it is left out.
+
     Args:
         options: The dataclass.
         given: What `declared` gave: it overrides the settings.
         settings: Name of a field → value.
-
-    Raises:
-        OptionError: A value has an item that is no number.
     """
     values = dict(settings)
     if not given.keys().isdisjoint(_EXCLUDING):
@@ -168,9 +151,22 @@ def values_of(options: type, given: Given, settings: Mapping[str, Any]) -> dict[
         value = flag.value(given[flag.name])
         if not flag.within:
             values[flag.name] = value
-        elif value is not None:
-            values[flag.within] = {**(values.get(flag.within) or {}), flag.field.name: value}
-    return values
+            continue
+        nested = {**(values.get(flag.within) or {}), flag.field.name: value}
+        if value is None:
+            del nested[flag.field.name]
+        values[flag.within] = nested or None
+    names = {flag.within or flag.name for flag in flags_of(options) if flag.name in given}
+    without = ({k: v for k, v in values.items() if k != name} for name in settings.keys() - names)
+    return next((each for each in (values, *without) if _is_valid(options, each)), values)
+
+
+def _is_valid(options: type, values: Mapping[str, Any]) -> bool:
+    try:
+        options(**values)
+    except OptionError:
+        return False
+    return True
 
 
 def _parameter_of(flag: Flag, shown: Mapping[str, str]) -> inspect.Parameter:
@@ -192,10 +188,12 @@ def _parameter_of(flag: Flag, shown: Mapping[str, str]) -> inspect.Parameter:
     if metadata["choices"]:
         kind, settings = Literal[metadata["choices"]], {"case_sensitive": False}
     elif flag.type == "bool":
-        kind, settings = Switch, {"metavar": SWITCH, "case_sensitive": False}
+        kind, settings = Switch, SWITCHED
         default = str(default) if default else None
-    elif flag.has_commas:
-        default = ",".join(map(str, default)) or None
+    elif flag.has_commas or metavar.startswith("LANGUAGE"):
+        default = ",".join(map(str, default or ())) or None
+        if metavar.startswith("LANGUAGE"):
+            settings |= {"parser": optional_text, "autocompletion": complete_languages}
     elif flag.type.startswith("tuple"):
         kind, default, settings = list[str], None, {"metavar": metavar or "TEXT"}
         text += " Repeatable."
@@ -204,12 +202,9 @@ def _parameter_of(flag: Flag, shown: Mapping[str, str]) -> inspect.Parameter:
         whole = flag.type == "int" or limits.unit == "ms"
         kind = int if whole else float
         if optional:
-            parser, metavar = (optional_int, "N|None") if whole else (optional_float, "NUMBER|None")
-            settings = {"parser": parser, "metavar": metavar}
+            settings = OPTIONAL_INT if whole else OPTIONAL_FLOAT
         elif limits.low > float("-inf"):
             settings = {"min": limits.low}
-    elif metavar.startswith("LANGUAGE"):
-        settings |= {"parser": optional_text, "autocompletion": complete_languages}
     elif optional:
         settings = {"parser": optional_prompt, "metavar": metavar or "TEXT"}
     option = typer.Option(*flag.names, help=text, rich_help_panel=metadata["group"], **settings)

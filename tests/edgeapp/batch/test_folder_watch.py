@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from edgeapp.batch.folder_watch import FolderWatch
 from edgeapp.cli import app
+from pipelines import TranscribeOptions
 
 QUESTION = Path(__file__).resolve().parents[3] / "assets" / "samples" / "question.flac"
 
@@ -117,6 +118,13 @@ def test_it_follows_the_settings_of_transcribe(
     code, err = watch_once(inbox, tmp_path / "out", "--once")
     assert (code, "demo recognizes only English, not German" in err) == (3, True)
     assert watch_once(inbox, tmp_path / "out", "--once", "-l", "en")[0] == 0
+    seen: list[TranscribeOptions] = []
+    monkeypatch.setattr(
+        "edgeapp.commands.watch.find_or_pull_recognizer", lambda *given: seen.append(given[2])
+    )
+    (tmp_path / "config.toml").write_text("[transcribe]\ntemperature = 0\nmultilingual = true\n")
+    assert watch_once(inbox, tmp_path / "out", "--once", "--translate-to", "de")[0] == 0
+    assert seen == [TranscribeOptions()]
 
 
 @pytest.mark.slow
