@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -23,6 +22,7 @@ from pipelines import OutputError
 __all__ = ["Database", "identity_of"]
 
 T = TypeVar("T")
+_MIGRATION_MS = 60_000  # waited for another process that copies and migrates a file
 
 
 class Database:
@@ -30,7 +30,8 @@ class Database:
 
     Only a file of the schema is ever changed or moved: any other file at the path is left as it
     is, and so is a file of a newer version. A damaged file is set aside, and a new one is begun.
-    Before a file of an earlier version is migrated, it is copied; the copy is kept until `settle`.
+    Before a file of an earlier version is migrated, it is copied if there is room; the copy is kept
+    until `settle`.
 
     Args:
         path: Path of the file, which is created on first use.
@@ -150,9 +151,7 @@ class Database:
             connection = self._opened_at(f"file:{path}?mode=rw")
             connection.execute("PRAGMA query_only=ON")
         try:
-            connection.execute("BEGIN")
-            with connection:
-                return work(connection)
+            return _transact(connection, work, "BEGIN")
         finally:
             readers.append(connection)
             if readers is not self._readers:  # The file was closed meanwhile.
@@ -172,10 +171,7 @@ class Database:
         self._disconnect()
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
-        connection = self._connect()
-        connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-        with connection:
-            return work(connection)
+        return _transact(self._connect(), work, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
     def _connect(self) -> sqlite3.Connection:
         # The file may have been deleted, or moved aside by another process.
@@ -199,10 +195,6 @@ class Database:
         self.identity = identity_of(self.path)
         connection = self._opened_at(os.fspath(self.path))
         try:
-            # SQLite gives its -wal and -shm files the same permissions.
-            if stat.S_IMODE(self.path.stat().st_mode) & 0o077:
-                with suppress(PermissionError):  # another user's file, writable for us
-                    self.path.chmod(0o600)
             self._prepare(connection)
         except BaseException:
             connection.close()
@@ -230,32 +222,44 @@ class Database:
                 f"{self.path} was written by a newer edgeapp: update edgeapp, or "
                 f"{self.schema.advice}"
             )
+        for ending in ("", "-wal", "-shm"):  # SQLite creates the last two with the first's mode.
+            with suppress(FileNotFoundError, PermissionError):  # or another user's, writable for us
+                if (path := Path(f"{self.path}{ending}")).stat().st_mode & 0o077:
+                    path.chmod(0o600)
         connection.execute("PRAGMA secure_delete=ON")
         if version < latest:
-            self._copy(connection, version)
+            # Another process may be copying and migrating the file, which takes a while.
+            connection.execute(f"PRAGMA busy_timeout={_MIGRATION_MS}")
             # Before the write-ahead log is used: the header then tells whose file it is.
-            connection.execute("BEGIN IMMEDIATE")
-            with connection:
-                self.schema.migrate(connection)
+            _transact(connection, self._migrate)
+            connection.execute(f"PRAGMA busy_timeout={int(self.schema.busy_s * 1000)}")
         fetch_row(connection, "PRAGMA journal_mode=WAL", self.schema.busy_s)
         connection.execute(f"PRAGMA synchronous={self.schema.synchronous}")
         connection.execute("PRAGMA foreign_keys=ON")  # A migration may rebuild tables without them.
         self._opened(connection)
         self._copies = self._beside("version")
 
-    def _copy(self, connection: sqlite3.Connection, version: int) -> None:
-        """Copy a file of an earlier version."""
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Copy a file of an earlier version, if there is room, and migrate it."""
+        version = self.schema.version(connection)  # Another process may have migrated it by now.
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:
-            return
-        copy = self.path.with_name(f"{self.path.name}.version-{version}")
-        copy.unlink(missing_ok=True)
-        os.close(os.open(copy, os.O_CREAT | os.O_EXCL, 0o600))
-        with closing(sqlite3.connect(copy)) as target:
-            connection.backup(target)
-            (copied,) = target.execute("PRAGMA user_version").fetchone()
-        if copied != version:  # Another process has migrated the file meanwhile.
-            copy.unlink()
+        if tables and version != len(self.schema.migrations):
+            copy = self.path.with_name(f"{self.path.name}.version-{version}")
+            copy.unlink(missing_ok=True)
+            try:
+                os.close(os.open(copy, os.O_CREAT | os.O_EXCL, 0o600))
+                # A connection cannot be copied from while it writes, but this transaction keeps
+                # the file as it is.
+                with (
+                    closing(self._opened_at(os.fspath(self.path))) as source,
+                    closing(sqlite3.connect(copy)) as target,
+                ):
+                    source.backup(target)
+            except BaseException as error:
+                copy.unlink(missing_ok=True)
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+                    raise
+        self.schema.migrate(connection)
 
     def _salvage(self) -> None:
         """Move a damaged file aside and copy its readable rows to a new one."""
@@ -264,9 +268,7 @@ class Database:
             return
         self._connection = self._open()
         self.identity = identity_of(self.path)
-        self._connection.execute("BEGIN IMMEDIATE")
-        with self._connection:
-            kept = self._restore(self._connection, aside)
+        kept = _transact(self._connection, lambda db: self._restore(db, aside))
         self._warn(f"{self.path} was damaged: {kept}; the damaged file is kept as {aside.name}")
 
     def _set_aside(self) -> Path | None:
@@ -317,6 +319,21 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _transact(
+    connection: sqlite3.Connection,
+    work: Callable[[sqlite3.Connection], T],
+    begin: str = "BEGIN IMMEDIATE",
+) -> T:
+    """Run `work` in a transaction, which Ctrl-C ends too, also while it waits for its beginning."""
+    try:
+        connection.execute(begin)
+        with connection:
+            return work(connection)
+    except BaseException:
+        connection.rollback()
+        raise
 
 
 def _decoded(text: bytes) -> str:

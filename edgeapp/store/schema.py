@@ -30,7 +30,8 @@ class Schema:
             records in `user_version` how many were run.
         advice: What to do about a file that cannot be used, as the end of a sentence.
         repair: What to do before that if the beginning of the file is damaged.
-        unmarked: A table of the files that were made before files had an application id.
+        unmarked: A query that only the files can answer that were made before files had an
+            application id.
         synchronous: "FULL" keeps each transaction through a power failure; with "NORMAL" the last
             ones may be lost, but not the file.
         busy_s: Seconds to wait for other processes that write.
@@ -95,10 +96,14 @@ class Schema:
         (tables,) = fetch_row(connection, "SELECT count(*) FROM sqlite_master", self.busy_s)
         (owner,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (self.unmarked,))
-        if owner == self.application_id or not tables or (not owner and known.fetchone()):
-            return int(version)
-        return None
+        if owner != self.application_id and tables:
+            if owner or self.unmarked is None:
+                return None
+            try:
+                connection.execute(self.unmarked)
+            except sqlite3.OperationalError:
+                return None
+        return int(version)
 
     def migrate(self, connection: sqlite3.Connection, steps: int | None = None) -> None:
         """Bring the tables to the current version, inside the caller's transaction.

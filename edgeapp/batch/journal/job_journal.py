@@ -33,6 +33,7 @@ __all__ = ["Job", "JobJournal", "JobRecord", "Origin", "State"]
 
 _KEEP_DAYS = 30  # of jobs that no run has gone on with
 _KEEP_FILES_DAYS = 365
+_DELETED = "the journal was deleted while a run used it: run the command again"
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS jobs (
         key TEXT PRIMARY KEY, verb TEXT, input TEXT, model TEXT, state TEXT, started REAL,
@@ -73,7 +74,9 @@ def _make_tables(db: sqlite3.Connection) -> None:
             "json_each(CASE WHEN json_valid(outputs) THEN outputs ELSE '{}' END) AS each "
             "ORDER BY finished"
         )
-        db.execute("UPDATE jobs SET outputs = '{}'")
+        # An earlier version would go by its own column, which then is out of step, so that it gets
+        # none. SQLite before 3.35 cannot drop it.
+        db.execute("ALTER TABLE jobs RENAME COLUMN outputs TO outputs_before")
 
 
 SCHEMA = Schema(
@@ -81,7 +84,7 @@ SCHEMA = Schema(
     0x4544474A,  # "EDGJ"
     (_make_tables,),
     advice="move it away, or leave it out with --no-journal",
-    unmarked="jobs",
+    unmarked="SELECT key, verb, input, model, state, worked_s FROM jobs LIMIT 0",
     synchronous="FULL",
     busy_s=30.0,
 )
@@ -331,14 +334,15 @@ class JobJournal:
             if not mine:
                 yield None
                 return
-            self.execute(
+            begin = (
                 "INSERT INTO jobs (key, verb, input, model, state, started, worked_s, message) "
                 "VALUES (?, ?, ?, ?, ?, ?, 0, '') "
                 "ON CONFLICT (key) DO UPDATE SET input = excluded.input, "
                 "started = excluded.started",
                 (key, verb, _storable(input), model, State.RUNNING, time.time()),
             )
-            yield Job(self, key, piece)
+            self.execute(*begin)
+            yield Job(self, key, piece, begin)
 
     @contextmanager
     def _lock(self, key: str) -> Iterator[bool]:
@@ -394,10 +398,16 @@ class JobJournal:
 
 
 class Job(Generic[P]):
-    """A job that this run works on."""
+    """A job that this run works on.
 
-    def __init__(self, journal: JobJournal, key: str, piece: type[P]) -> None:
-        self._journal, self._key, self._piece = journal, key, piece
+    If the journal is deleted or begun anew meanwhile, the job is put into the new one, without the
+    pieces: what is finished then is done, and what is ended begins anew.
+    """
+
+    def __init__(
+        self, journal: JobJournal, key: str, piece: type[P], begin: tuple[str, Sequence[object]]
+    ) -> None:
+        self._journal, self._key, self._piece, self._begin = journal, key, piece, begin
         self._begun, self._is_done, self._count = time.monotonic(), False, 0
         try:
             self._count = sum(1 for _ in self.stored())
@@ -410,7 +420,7 @@ class Job(Generic[P]):
         """What the journal says of the job."""
         record = self._journal.record(self._key)
         if record is None:
-            raise OutputError("the journal was deleted while a run used it: run the command again")
+            raise OutputError(_DELETED)
         return record
 
     @property
@@ -419,7 +429,11 @@ class Job(Generic[P]):
         return list(self.stored())
 
     def stored(self) -> Iterator[P]:
-        """The pieces one by one, so that a large text is not read into memory."""
+        """The pieces one by one, so that a large text is not read into memory.
+
+        Raises:
+            OutputError: The journal was deleted, and they with it.
+        """
         number = 0
         while rows := self._journal.select(
             "SELECT content FROM pieces WHERE key = ? AND number >= ? ORDER BY number LIMIT 100",
@@ -428,12 +442,16 @@ class Job(Generic[P]):
         ):
             yield from (self._piece.of_json(content) for (content,) in rows)
             number += len(rows)
+        if number < self._count:
+            raise OutputError(_DELETED)
 
     def forget(self) -> None:
         """Drop what was done, to begin anew."""
-        self._journal.execute(
-            "UPDATE jobs SET state = ?, worked_s = 0, choices = '{}' WHERE key = ?",
-            (State.RUNNING, self._key),
+        self._write(
+            (
+                "UPDATE jobs SET state = ?, worked_s = 0, choices = '{}' WHERE key = ?",
+                (State.RUNNING, self._key),
+            ),
             ("DELETE FROM pieces WHERE key = ?", (self._key,)),
             ("DELETE FROM outputs WHERE job = ?", (self._key,)),
         )
@@ -441,24 +459,26 @@ class Job(Generic[P]):
 
     def add(self, piece: P) -> None:
         """Keep what was finished since the last piece."""
-        self._journal.execute(
-            "INSERT OR REPLACE INTO pieces VALUES (?, ?, ?)",
-            (self._key, self._count, piece.as_json()),
+        # A piece without those before it would be taken for the first one.
+        self._write(
+            (
+                "INSERT OR REPLACE INTO pieces SELECT ?, ?, ? WHERE ? = 0 OR EXISTS "
+                "(SELECT 1 FROM pieces WHERE key = ? AND number = ?)",
+                (self._key, self._count, piece.as_json(), self._count, self._key, self._count - 1),
+            )
         )
         self._count += 1
 
     def choose(self, **choices: str) -> None:
         """Remember what was chosen during the work."""
-        self._journal.execute(
-            "UPDATE jobs SET choices = ? WHERE key = ?", (json.dumps(choices), self._key)
-        )
+        self._write(("UPDATE jobs SET choices = ? WHERE key = ?", (json.dumps(choices), self._key)))
 
     def running(self) -> None:
         """The work begins, or goes on."""
         if self._is_done:
             return
-        self._journal.execute(
-            "UPDATE jobs SET state = ?, message = '' WHERE key = ?", (State.RUNNING, self._key)
+        self._write(
+            ("UPDATE jobs SET state = ?, message = '' WHERE key = ?", (State.RUNNING, self._key))
         )
 
     def done(
@@ -504,12 +524,15 @@ class Job(Generic[P]):
         *changes: tuple[str, Sequence[object]],
     ) -> None:
         worked_s = time.monotonic() - self._begun
-        self._journal.execute(
+        ended = (
             "UPDATE jobs SET state = ?, finished = ?, audio_s = ?, message = ?, "
             "lines = coalesce(?, lines), worked_s = worked_s + ? WHERE key = ?",
             (state, time.time(), audio_s, message, lines, worked_s, self._key),
-            *changes,
         )
+        self._write(ended, *changes)
+
+    def _write(self, *changes: tuple[str, Sequence[object]]) -> None:
+        self._journal.execute(*self._begin, *changes)
 
 
 def _record(row: tuple[Any, ...]) -> JobRecord:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -150,8 +153,55 @@ def test_the_first_journals_are_read_on(tmp_path: Path) -> None:
     for _ in range(2):
         with JobJournal(path, pytest.fail) as journal:
             records = journal.records()
+        with (
+            closing(sqlite3.connect(path)) as earlier,
+            pytest.raises(sqlite3.OperationalError, match="no such column: outputs"),
+        ):
+            earlier.execute("SELECT outputs FROM jobs")  # It would not know what was written since.
         assert [record.outputs for record in records] == [{}, {"/out/a": "new"}, {}]
         assert all((one.state, one.lines, one.choices) == (State.DONE, None, {}) for one in records)
+
+
+def test_runs_that_begin_at_once_migrate_a_journal_once(journal: Path) -> None:
+    start = threading.Barrier(4)
+
+    def run(_: int) -> int:
+        start.wait()
+        with JobJournal(journal, pytest.fail) as mine:
+            return len(mine.records())
+
+    with ThreadPoolExecutor(4) as runs:
+        assert list(runs.map(run, range(4))) == [52] * 4
+    with closing(sqlite3.connect(journal.with_name("jobs.db.version-0"))) as copy:
+        assert copy.execute("SELECT count(outputs) FROM jobs").fetchone() == (52,)
+
+
+def test_a_journal_is_migrated_without_a_copy_if_there_is_no_room_for_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+
+    def on_a_full_disk(path: object, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(str(path), **options)
+        if "version-" in str(path):
+            connection.execute("PRAGMA max_page_count=1")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", on_a_full_disk)
+    with JobJournal(journal, pytest.fail) as migrated:
+        assert len(migrated.records()) == 52
+    assert not list(journal.parent.glob("*version*"))
+
+
+def test_another_programs_database_with_jobs_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE jobs (id INTEGER)")
+    path.chmod(0o644)
+    before = path.read_bytes()
+    with pytest.raises(OutputError, match="is another program's database"):
+        JobJournal(path)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (before, 0o644)
 
 
 def test_a_newer_journal_is_refused_by_name_and_left_as_it_is(journal: Path) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import sqlite3
 import threading
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,6 +179,63 @@ def test_a_result_belongs_to_its_input_only(tmp_path: Path) -> None:
     assert "stdin" in str(journal.other_origin(path, Origin("-")))
     journal.note_file(path, "stdin", Origin("-"))
     assert "stdin" in str(journal.other_origin(path, Origin("-")))
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_job_is_done_though_its_journal_is_deleted(tmp_path: Path, ended: bool) -> None:
+    path, result = tmp_path / "jobs.db", tmp_path / "talk.srt"
+    with JobJournal(path) as journal:
+        with journal.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
+            assert job is not None
+            job.running()
+            job.add(_PIECE)
+            for file in tmp_path.glob("jobs.db*"):
+                file.unlink()
+            job.add(_PIECE)
+            with pytest.raises(OutputError, match="deleted while a run used it: run the command"):
+                job.pieces  # noqa: B018  # the first is missing
+            if ended:
+                job.stopped(1.0, KeyboardInterrupt())
+            else:
+                job.done(1.0, {result: "plain"})
+        (record,) = journal.records()
+        assert (record.input, record.outputs == {str(result): "plain"}) == ("talk.mp3", not ended)
+        with journal.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
+            assert job is not None
+            assert job.pieces == [], "the second alone would be taken for the first"
+
+
+class _Interrupted(sqlite3.Connection):
+    """A connection on which Ctrl-C comes while the next transaction waits for another run."""
+
+    due = False
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> sqlite3.Cursor:
+        cursor = super().execute(statement, values)
+        if _Interrupted.due and statement.startswith("BEGIN"):
+            _Interrupted.due = False
+            raise KeyboardInterrupt
+        return cursor
+
+
+def test_ctrl_c_that_comes_while_a_write_waits_is_no_failure_and_keeps_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=_Interrupted))
+    journal = JobJournal(tmp_path / "jobs.db")
+    with journal.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
+        assert job is not None
+        job.add(_PIECE)
+        for work in (lambda: job.add(_PIECE), journal.records):
+            _Interrupted.due = True
+            with pytest.raises(KeyboardInterrupt):
+                work()
+            with closing(sqlite3.connect(tmp_path / "jobs.db", timeout=0)) as other:
+                other.execute("BEGIN IMMEDIATE")
+        job.add(_PIECE)
+        job.stopped(None, KeyboardInterrupt())
+        assert job.pieces == [_PIECE, _PIECE]
+    assert [record.state for record in journal.records()] == [State.RUNNING]
 
 
 def test_a_closed_journal_says_so(tmp_path: Path) -> None:
