@@ -70,7 +70,7 @@ def test_single_digits(
     samples = load_audio(shared_data / "live/digits.flac")
     given = Heard(quick, samples, transcribe=TranscribeOptions(language="en"))
     detected = Heard(quick, samples)
-    chosen = Heard(quick, samples, languages=("en", "de"))
+    chosen = Heard(quick, samples, transcribe=TranscribeOptions(languages=("en", "de")))
     found = {"-l en": given, "no language": detected, "--languages en,de": chosen}
     counts = {name: right(heard.final) for name, heard in found.items()}
     report.say(f"digits right of 20, live: {counts}")

@@ -79,9 +79,11 @@ def make_live_setup(
 
     options = LiveOptions(
         transcribe=TranscribeOptions(
-            language=choice.language, initial_prompt=choice.prompt, hotwords=choice.hotwords
+            language=choice.language,
+            languages=choice.languages,
+            initial_prompt=choice.prompt,
+            hotwords=choice.hotwords,
         ),
-        languages=choice.languages,
         correct=choice.correct,
     )
     recognizer = pool.transcriber(choice.model, choosing_language(options.transcribe))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pipelines.asr.audio.vad import check_cuts
 from pipelines.asr.options import TranscribeOptions, VadOptions
 from pipelines.errors import OptionError
-from pipelines.options import Range, check_fields, described, option
+from pipelines.options import Range, check_fields, described, option, renamed
 
 # Options of recordings that live recognition does not follow → their defaults.
 _UNUSED = {
@@ -27,6 +27,11 @@ Policy = Literal["agreement", "attention"]
 _LIVE = "Live"
 
 
+def _with_languages(languages: Any, given: TranscribeOptions | None) -> TranscribeOptions:
+    return replace(given or TranscribeOptions(), languages=languages)
+
+
+@renamed(languages=("transcribe", _with_languages))
 @described
 @dataclass(frozen=True)
 class LiveOptions:
@@ -36,11 +41,6 @@ class LiveOptions:
         TranscribeOptions(),
         "Language, task, prompt and thresholds, as for recordings. Live text is greedy: options of "
         "other searches, of `prefix` and of `forced_phrases` are refused.",
-    )
-    languages: tuple[str, ...] = option(
-        (),
-        "`transcribe.languages`, by another name.",
-        group="Languages",
     )
     vad: VadOptions = option(
         VadOptions(),
@@ -114,10 +114,6 @@ class LiveOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "vad", VadOptions.of(self.vad, "vad"))
         check_fields(self)
-        if self.languages:
-            transcribe = replace(self.transcribe, languages=self.languages)
-            object.__setattr__(self, "transcribe", transcribe)
-        object.__setattr__(self, "languages", self.transcribe.languages)
         if self.transcribe.vad_parameters is not None:
             raise OptionError("vad_parameters has no effect on live speech: LiveOptions(vad=…)")
         for name, usual in _UNUSED.items():

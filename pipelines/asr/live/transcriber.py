@@ -94,7 +94,7 @@ class LiveTranscriber:
         known = transcriber.capabilities.languages
         self._spoken = SpokenLanguage(
             self._options.transcribe.language or (known[0] if len(known) == 1 else None),
-            self._options.languages,
+            self._options.transcribe.languages,
             [code for code in ("en", system_language()) if code in known],
         )
         self._utterance_start = 0  # position in the stream, pre-roll included

@@ -113,8 +113,10 @@ def due(text: str = " ba be", context: str = "") -> CorrectionDue:
 
 def test_speech_is_decoded_as_a_chunk_with_the_text_before_it() -> None:
     recognizer = Corrector(" ba bi")
-    transcribe = TranscribeOptions(initial_prompt="mi mo", hotwords="bo", priority=7)
-    options = LiveOptions(transcribe=transcribe, languages=("en", "de"), correct=True)
+    transcribe = TranscribeOptions(
+        initial_prompt="mi mo", hotwords="bo", priority=7, languages=("en", "de")
+    )
+    options = LiveOptions(transcribe=transcribe, correct=True)
     live = live_with(recognizer, options)
     corrected = live.correct(due(context="ka ke."))
     assert corrected == CorrectedText(" ba bi", 1.2, 2.8, " ba be", (), "en")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.live.events import CommittedText, LiveEvent, OtherLanguage, PartialText
+from pipelines.asr.live.options import LiveOptions
 from pipelines.asr.live.spoken_language import SpokenLanguage
 from pipelines.asr.options import TranscribeOptions
 from pipelines.errors import OptionError, UnsupportedTask
@@ -210,8 +211,7 @@ def test_captions_follow_the_speaker() -> None:
 
 
 def test_one_word_has_the_language_of_the_candidates_or_of_the_session() -> None:
-    options = replace(OPTIONS, languages=("German", "fr"))
-    assert options.languages == ("de", "fr")
+    options = replace(OPTIONS, transcribe=TranscribeOptions(languages=("German", "fr")))
     recognizer = Bilingual()
     events = listen(pieces([2], GERMAN, [2]), every(1600), options, recognizer)
     assert by_language(events)[1:] == [("de", 13)]
@@ -259,14 +259,20 @@ def test_a_given_language_that_is_not_spoken_is_said() -> None:
 
 def test_languages_are_checked() -> None:
     with pytest.raises(OptionError, match="unknown language 'Klingon'"):
-        replace(OPTIONS, languages=("en", "Klingon"))
+        TranscribeOptions(languages=("en", "Klingon"))
     with pytest.raises(OptionError, match="exclude each other"):
-        replace(OPTIONS, languages=("en",), transcribe=TranscribeOptions(language="de"))
+        TranscribeOptions(languages=("en",), language="de")
+    with pytest.warns(DeprecationWarning, match=r"LiveOptions\(transcribe=…\)"):
+        former = LiveOptions(languages=("en", "de"))  # type: ignore[call-arg]
+    assert former == LiveOptions(transcribe=TranscribeOptions(languages=("en", "de")))
+    with pytest.warns(DeprecationWarning, match="transcribe"):
+        assert replace(former, languages=()) == LiveOptions()
 
     class Checking(Bilingual):
         def check(self, options: Any) -> None:
             for code in set(options.languages) - set(self.capabilities.languages):
                 raise UnsupportedTask(f"it does not recognize {code}")
 
+    options = replace(OPTIONS, transcribe=TranscribeOptions(languages=("en", "ja")))
     with pytest.raises(UnsupportedTask, match="recognize ja"):
-        listen(pieces([1]), every(1600), replace(OPTIONS, languages=("en", "ja")), Checking())
+        listen(pieces([1]), every(1600), options, Checking())

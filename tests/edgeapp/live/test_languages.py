@@ -215,4 +215,4 @@ def test_events_have_the_language_of_their_text() -> None:
 def test_a_recognizer_of_several_languages_is_chosen(
     languages: tuple[str, ...], expected: str | None
 ) -> None:
-    assert choosing_language(LiveOptions(languages=languages).transcribe) == expected
+    assert choosing_language(TranscribeOptions(languages=languages)) == expected
