@@ -157,7 +157,8 @@ def values_of(options: type, given: Given, settings: Mapping[str, Any]) -> dict[
             del nested[flag.field.name]
         values[flag.within] = nested or None
     names = {flag.within or flag.name for flag in flags_of(options) if flag.name in given}
-    without = ({k: v for k, v in values.items() if k != name} for name in settings.keys() - names)
+    left_out = (name for name in settings if name not in names)
+    without = ({k: v for k, v in values.items() if k != name} for name in left_out)
     return next((each for each in (values, *without) if _is_valid(options, each)), values)
 
 
