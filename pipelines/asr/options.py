@@ -91,8 +91,8 @@ class VadOptions:
     )
     long_pause_ms: float | None = option(
         None,
-        "Live: only a pause of this length, which may be longer than `min_silence_duration_ms`, "
-        "ends the utterance. None: each silence does.",
+        "Live: a shorter pause ends neither the utterance nor its sentence. None: 1500; 0: each "
+        "silence ends both.",
         range=_MS,
         group=_SILENCE,
         flags=(),

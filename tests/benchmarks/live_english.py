@@ -236,7 +236,10 @@ def main() -> None:
     parser.add_argument("--fast", action="store_true", help="each running word at once")
     parser.add_argument("--threshold", type=float, default=VadOptions().threshold)
     parser.add_argument(
-        "--long-pause", type=float, metavar="S", help="the shortest pause that ends a sentence"
+        "--long-pause",
+        type=float,
+        metavar="S",
+        help="the shortest pause that ends a sentence (1.5); 0: each does",
     )
     arguments = parser.parse_args()
     transcriber = Transcriber(arguments.model, threads=arguments.threads)

@@ -29,7 +29,9 @@ _MIN_LEVEL_DB = -120.0  # level of digital silence
 
 
 # A long pre-roll, for quiet microphones.
-LIVE_VAD = VadOptions(min_speech_duration_ms=100, min_silence_duration_ms=600, speech_pad_ms=500)
+LIVE_VAD = VadOptions(
+    min_speech_duration_ms=100, min_silence_duration_ms=600, speech_pad_ms=500, long_pause_ms=1500
+)
 
 
 def check_cuts(options: VadOptions) -> VadOptions:
@@ -130,9 +132,8 @@ class VoiceActivity:
         self._pre_roll = options.samples("speech_pad_ms")
         self._min_speech = options.samples("min_speech_duration_ms")
         self._min_silence = options.samples("min_silence_duration_ms")
-        self._long_pause = (
-            None if options.long_pause_ms is None else options.samples("long_pause_ms")
-        )
+        long_pause = options.samples("long_pause_ms")
+        self._long_pause = long_pause if long_pause > self._min_silence else None
         limit_s = options.max_speech_duration_s
         limited = limit_s is not None and math.isfinite(limit_s)
         self._max_utterance = _to_samples(limit_s or 0) if limited else None
@@ -219,6 +220,11 @@ class VoiceActivity:
             return self._begin(paused=False)
         self._trim_history(pause=0 if is_voiced else state_length)
         return self._long_pause_event()
+
+    @property
+    def tells_long_pauses(self) -> bool:
+        """Whether an utterance goes on after a silence that is not long."""
+        return self._long_pause is not None
 
     def _long_pause_event(self) -> list[VoiceEvent]:
         """A LongPause, if the pause has become long.

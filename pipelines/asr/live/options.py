@@ -45,8 +45,8 @@ class LiveOptions:
     vad: VadOptions = option(
         VadOptions(),
         "Voice activity detection: `VadOptions`, or a dictionary of its fields. After "
-        "`min_silence_duration_ms` the text is final. If `long_pause_ms` is given, only a pause of "
-        "that length ends the utterance, and before it a sentence may go on.",
+        "`min_silence_duration_ms` the text is final. Only a pause of `long_pause_ms` ends the "
+        "utterance; after a shorter one its sentence may go on.",
     )
     min_chunk_s: float = option(
         0.5,

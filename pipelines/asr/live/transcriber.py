@@ -193,7 +193,7 @@ class LiveTranscriber:
                 events += self._finalise(self._buffer, self._stream_offset + event.speech_end)
                 self._buffer = None
                 self._paused_at = self._stream_offset + event.sample
-                if self._vad.options.long_pause_ms is None:
+                if not self._vad.tells_long_pauses:
                     events += self._end_utterance()
             else:
                 assert self._buffer is not None, "speech starts before it continues"
@@ -391,7 +391,7 @@ class LiveTranscriber:
         words = every[:count]
         end, old = (words[-1].stop if words else 0), len(buffer.committed)
         stop = end
-        if words and count >= len(every) and not with_mark and self._joins_sentences:
+        if words and count >= len(every) and not with_mark and self._vad.tells_long_pauses:
             stop = self._before_mark(buffer.hypothesis, words[-1])
         if stop > old:
             text = self._tokenizer.text(buffer.hypothesis[old:stop])
@@ -421,10 +421,6 @@ class LiveTranscriber:
                 self._mark = self._mark_of(buffer, slice(max(stop, old), end))
             self._extend_context(buffer.committed)
         return events
-
-    @property
-    def _joins_sentences(self) -> bool:
-        return self._vad.options.long_pause_ms is not None
 
     def _before_mark(self, tokens: Sequence[int], word: HypothesisWord) -> int:
         """Index after the last word without the mark of a pause behind it."""

@@ -90,6 +90,8 @@ def utterances(events: Iterable[VoiceEvent], audio: Audio) -> Spans:
             assert event.samples.base is None  # keeping it keeps nothing else
             position += len(event.samples)
             np.testing.assert_array_equal(event.samples, audio[event.start : position])
+        elif isinstance(event, LongPause):
+            assert start is None
         else:
             assert start is not None
             assert event.sample == position

@@ -20,12 +20,12 @@ from pipelines.asr.live.events import (
     SpeechStarted,
 )
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
+from pipelines.asr.options import VadOptions
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import LiveWindowResult
 from tests.asr.live.listening import OPTIONS, text_of
 from tests.asr.tones import WORDS, ToneTranscriber, loudness, speak
 
-_OPTIONS = replace(OPTIONS, vad=replace(OPTIONS.vad, long_pause_ms=1500))
 _CAPITAL, _STOP = 40, 80  # added to a word, it begins with a capital letter; the token of "."
 _LAST = len(WORDS) - 1  # this word ends a sentence
 
@@ -98,7 +98,7 @@ def _say(*parts: Sequence[int] | float) -> Samples:
 
 
 def _hear(
-    samples: Samples, options: LiveOptions = _OPTIONS, probability: float = 0.9
+    samples: Samples, options: LiveOptions = OPTIONS, probability: float = 0.9
 ) -> list[tuple[float, LiveEvent]]:
     """The events, each with the seconds that were heard before it."""
     stub = cast(Transcriber, _Whisper(probability))
@@ -156,7 +156,8 @@ def test_speech_that_ends_the_stream_has_its_mark() -> None:
 
 
 def test_without_a_long_pause_each_utterance_is_a_sentence() -> None:
-    events = _hear(_say(0.5, [0, 1, 2], 0.9, [4, 5, 6], 2.0), OPTIONS)
+    options = replace(OPTIONS, vad=VadOptions(long_pause_ms=0))
+    events = _hear(_say(0.5, [0, 1, 2], 0.9, [4, 5, 6], 2.0), options)
     assert _text(events) == " Ba be bi. Da de di."
     assert _count(events, SpeechEnded) == 2
 
@@ -164,7 +165,7 @@ def test_without_a_long_pause_each_utterance_is_a_sentence() -> None:
 def test_the_last_running_word_and_its_mark_are_held_back() -> None:
     samples = _say(0.5, [0, 1, 2, 3, 4, 5], 2.0)
     calm = _hear(samples)
-    fast = _hear(samples, replace(_OPTIONS, calm=False))
+    fast = _hear(samples, replace(OPTIONS, calm=False))
     assert _text(calm) == _text(fast)
     shown = {event.text for _, event in fast if isinstance(event, PartialText)}
     assert any(text.endswith(".") for text in shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any, cast
 
@@ -63,8 +64,8 @@ def live_with(recognizer: ToneTranscriber, options: LiveOptions = OPTIONS) -> Li
     return LiveTranscriber(stub, options, VoiceActivity(options.vad, loudness))
 
 
-@pytest.mark.parametrize("long_pause_ms", [None, 1000])
-def test_each_utterance_is_due_once_with_its_sound(long_pause_ms: float | None) -> None:
+@pytest.mark.parametrize("long_pause_ms", [0, 1000])
+def test_each_utterance_is_due_once_with_its_sound(long_pause_ms: float) -> None:
     samples, _ = speak(sentence(14), pause_every=5)
     options = LiveOptions(
         min_chunk_s=0.3,
@@ -152,8 +153,6 @@ class Certain(ToneTranscriber):
         self._probability = probability
 
     def redecode(self, *args: Any, priority: int = 0) -> Any:
-        from dataclasses import replace
-
         result = super().redecode(*args)
         return replace(result, probabilities=tuple(self._probability for _ in result.times))
 
@@ -163,7 +162,8 @@ def test_the_context_is_the_text_before_if_it_was_clear(
     probability: float, has_context: bool
 ) -> None:
     samples, _ = speak(sentence(8), pause_every=4)
-    events = listen(samples, every(1_600), OPTIONS, Certain(probability))
+    options = replace(OPTIONS, vad=VadOptions(long_pause_ms=0))
+    events = listen(samples, every(1_600), options, Certain(probability))
     first, second = dues_of(events)
     assert first.context == ""
     assert second.context == (first.text.strip() if has_context else "")

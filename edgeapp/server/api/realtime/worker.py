@@ -369,6 +369,7 @@ class RealtimeWorker:
                     threshold=config.threshold,
                     speech_pad_ms=config.prefix_padding_ms,
                     min_silence_duration_ms=config.silence_duration_ms,
+                    long_pause_ms=0,  # each silence ends an item
                 ),
                 priority=Priority.LIVE_RECOGNITION,
             )
