@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import requires
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from edgeapp.cluster.node_worker import Described, Failure, ModelChoice, NodeWorker
 from edgeapp.console import print_note
 from edgeapp.settings import Settings
-from pipelines import InputError, OptionError
+from pipelines import EdgeError, InputError, OptionError
 from pipelines.errors import DeviceLost
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ class Cluster:
             content = self._ray.put(path.read_bytes())
         except OSError as error:
             raise AudioError(f"{path} cannot be read: {error.strerror}") from error
-        informed, kills = False, 0
+        informed, killed = False, list[_Machine]()
         while True:
-            with self._lease() as machine:
+            with self._lease(killed) as machine:
                 worker = machine.worker
                 try:
                     groups = worker.stream.options(num_returns="streaming").remote(
@@ -176,9 +176,10 @@ class Cluster:
                     machine.deaths = 0
                     return
                 except self._ray.exceptions.RayError as error:
-                    kills += self._replace(machine, worker, error, str(path))
-                    if kills == _KILLS:
-                        raise _blame(str(path), error) from error
+                    if self._replace(machine, worker, error):
+                        killed.append(machine)
+                    if len(killed) == _KILLS:
+                        raise self._blame(killed, str(path), error) from error
 
     def translator(self, name: str | None, spoken: str, target: str) -> RemoteTranslator:
         """A translator for a language pair.
@@ -201,19 +202,20 @@ class Cluster:
 
         Raises:
             EdgeError: As the method.
-            InputError: It has ended two workers.
+            InputError: It has ended two workers, or three of those that it shared with others.
             DeviceLost: No machine is left.
         """
-        kills = 0
+        killed: list[_Machine] = []
         while True:
-            with self._any() if beside else self._lease() as machine:
+            with self._any() if beside else self._lease(killed) as machine:
                 worker = machine.worker
                 try:
                     result = self._ray.get(getattr(worker, method).remote(*arguments))
                 except self._ray.exceptions.RayError as error:
-                    kills += self._replace(machine, worker, error, method)
-                    if kills == (_KILLS_BESIDE if beside else _KILLS):
-                        raise _blame("this input", error) from error
+                    if self._replace(machine, worker, error):
+                        killed.append(machine)
+                    if len(killed) == (_KILLS_BESIDE if beside else _KILLS):
+                        raise self._blame(killed, "this input", error) from error
                 else:
                     if not beside:
                         machine.deaths = 0
@@ -279,15 +281,22 @@ class Cluster:
         return lambda: remote.remote(settings, choice)
 
     @contextmanager
-    def _lease(self) -> Iterator[_Machine]:
-        """A machine that nothing else has leased."""
+    def _lease(self, killed: Sequence[_Machine]) -> Iterator[_Machine]:
+        """A machine that nothing else has leased.
+
+        Args:
+            killed: Whose workers the task has ended: if there are others, it gets one of those.
+        """
         while True:
-            self._check()
+            machines = self._check()
             try:
                 machine = self._idle.get(timeout=0.5)
             except queue.Empty:
                 continue
-            if machine in self._machines:
+            if machine in killed and not set(machines) <= set(killed):
+                self._idle.put(machine)
+                self._closed.wait(0.1)
+            elif machine in machines:
                 break
         try:
             yield machine
@@ -308,14 +317,13 @@ class Cluster:
             raise DeviceLost("no machine of the cluster is left")
         return machines
 
-    def _replace(self, machine: _Machine, worker: Any, error: Exception, what: str) -> bool:
+    def _replace(self, machine: _Machine, worker: Any, error: Exception) -> bool:
         """Start a new worker for one that has died, or give its machine up; the work goes on.
 
         Args:
             machine: The machine.
             worker: The worker that has died.
             error: What its death was.
-            what: It worked on, for messages.
 
         Returns:
             Whether the worker died and not its machine: the task may be the cause.
@@ -331,21 +339,36 @@ class Cluster:
             machine.deaths += 1
             self._ray.kill(worker)  # one that only lost its connection would keep the CPUs
             if lives and machine.deaths < _DEATHS:
-                try:
-                    machine.worker = machine.start()
-                    _checked(self._ray.get(machine.worker.load.remote(), timeout=_START_S))
-                except self._ray.exceptions.RayError as no_start:
-                    lives, error = False, no_start
-                else:
-                    print_note(f"{what}: its worker on {machine.address} died and runs again")
-                    return True
+                why = self._restart(machine)
+            else:
+                why = f"{_DEATHS} workers have died in a row" if lives else _first_line(error)
+            if why is None:
+                print_note(f"{machine.address}: its worker died, and runs again")
+                return True
             with self._lock:
                 self._machines = tuple(each for each in self._machines if each is not machine)
-        lost = f"its machine is lost ({_first_line(error)})"
-        if lives:
-            lost = f"{machine.address} is left out, where {_DEATHS} workers have died in a row"
-        print_note(f"{what}: {lost}; {self.size} left")
+            print_note(f"{machine.address}: this machine is lost ({why}); {self.size} left")
         return lives
+
+    def _restart(self, machine: _Machine) -> str | None:
+        """Start a new worker on a machine. Returns why it is of no use, None if it works."""
+        machine.worker = machine.start()
+        try:
+            described = _checked(self._ray.get(machine.worker.load.remote(), timeout=_START_S))
+        except (self._ray.exceptions.RayError, EdgeError) as error:
+            self._ray.kill(machine.worker)
+            return _first_line(error)
+        return None if described == self._described else "its model is another one now"
+
+    def _blame(self, killed: list[_Machine], what: str, error: Exception) -> InputError:
+        """The error of a task that has ended workers, which is no fault of their machines."""
+        for machine in killed:
+            with machine.lock:
+                machine.deaths = max(0, machine.deaths - 1)
+        return InputError(
+            f"{what}: the workers of the cluster die of it ({_first_line(error)}); try it alone, "
+            "without --cluster"
+        )
 
 
 class RemoteTranslator:
@@ -376,6 +399,7 @@ class RemoteTranslator:
 
         Raises:
             EdgeError: As Translator.translate_lines.
+            InputError: The lines have ended three workers.
             DeviceLost: No machine is left.
         """
         group: list[str] = []
@@ -398,14 +422,6 @@ def _checked(result: Any) -> Any:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0] or type(error).__name__
-
-
-def _blame(what: str, error: Exception) -> InputError:
-    """The error of a task that has ended workers."""
-    return InputError(
-        f"{what}: the workers of the cluster die of it ({_first_line(error)}); try it alone, "
-        "without --cluster"
-    )
 
 
 def _ray() -> Any:

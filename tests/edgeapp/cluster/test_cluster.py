@@ -81,8 +81,8 @@ def test_a_machine_that_dies_loses_its_task_only(
     )
 
     @contextmanager
-    def noted_lease(cluster: Cluster) -> Iterator[Any]:
-        with lease(cluster) as machine:
+    def noted_lease(cluster: Cluster, killed: Any) -> Iterator[Any]:
+        with lease(cluster, killed) as machine:
             leased.worker = machine.worker
             yield machine
 
@@ -105,7 +105,7 @@ def test_a_machine_that_dies_loses_its_task_only(
     assert lost.is_set()
     assert code == 1
     assert "bad.mp3" in err
-    assert "its machine is lost" in err
+    assert "this machine is lost" in err
     assert contents(tmp_path / "out") == contents(tmp_path / "alone")
     code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
     assert (code, err.count("done already")) == (1, 3)
@@ -141,7 +141,7 @@ def test_machines_share_one_recording_and_one_dies(
     monkeypatch.setattr(Cluster, "stream", stream_and_end)
     code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address, *short)
     assert code == 130, err
-    assert "its machine is lost" in err
+    assert "this machine is lost" in err
     assert not deaths
     assert [1, 2, 3, 4] in shared
     # The driver was ended: the next run goes on where its journal ends.
@@ -188,7 +188,7 @@ def test_texts_on_machines_of_which_one_dies(
     monkeypatch.setattr(Cluster, "call", call_and_lose)
     code, err = translate(tmp_path / "out", "--cluster", nodes.address)
     assert (code, lost.is_set()) == (0, True), err
-    assert "its machine is lost" in err
+    assert "this machine is lost" in err
     assert contents(tmp_path / "out") == contents(tmp_path / "alone")
     code, err = translate(tmp_path / "out", "--cluster", nodes.address)
     assert (code, err.count("done already")) == (0, 2)
@@ -205,34 +205,60 @@ class Mortal(NodeWorker):
         yield from super().stream(name, *arguments)
 
 
+def record(folder: Path, *names: str) -> None:
+    """Write recordings of different content, by which jobs are known."""
+    samples, rate = soundfile.read(SAMPLES / "question.flac", dtype="int16")
+    for count, name in enumerate(names, 1):
+        silence = np.zeros(count * rate, np.int16)
+        soundfile.write(folder / f"{name}.flac", np.concatenate([samples, silence]), rate)
+
+
 def test_a_worker_that_dies_runs_again_and_a_file_that_kills_two_fails(
     nodes: Any, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    samples, rate = soundfile.read(SAMPLES / "question.flac", dtype="int16")
-    for count, name in enumerate(("once", "deadly"), 1):  # jobs are known by their content
-        silence = np.zeros(count * rate, np.int16)
-        soundfile.write(recordings / f"{name}.flac", np.concatenate([samples, silence]), rate)
+    record(recordings, "once", "deadly-1", "deadly-2")
     monkeypatch.setattr(remote_models, "NodeWorker", Mortal)
     code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
     assert code == 1, err
-    assert err.count("died and runs again") == 3, err
-    assert "deadly.flac: the workers of the cluster die of it" in err
+    assert err.count("its worker died, and runs again") == 5, err
+    for name in ("deadly-1", "deadly-2"):
+        assert f"{name}.flac: the workers of the cluster die of it" in err
     made = contents(tmp_path / "out")
     assert sorted(made) == ["once.json", "question.json", "story.json", "talk.json"]
     assert json.loads(made["once.json"])["text"] == json.loads(made["question.json"])["text"]
 
 
-def test_a_machine_where_no_worker_lives_is_left_out(
+def test_on_one_machine_files_that_kill_workers_fail_and_the_others_are_done(
     nodes: Any, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes.remove_node(nodes.workers[0])
     for path in recordings.iterdir():
-        path.rename(path.with_stem(f"deadly-{path.stem}"))
+        path.unlink()
+    record(recordings, "deadly-1", "deadly-2", "good")
     monkeypatch.setattr(remote_models, "NodeWorker", Mortal)
     code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
     assert code == 1, err
-    assert "where 3 workers have died in a row; 0 left" in err
-    assert "no machine of the cluster is left" in err
+    assert err.count("the workers of the cluster die of it") >= 2, err
+    assert list(contents(tmp_path / "out")) == ["good.json"]
+
+
+def test_a_machine_on_which_workers_die_is_left_out(
+    nodes: Any, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = nodes.workers[0].node_id
+
+    class OnBroken(NodeWorker):
+        def stream(self, *arguments: Any) -> Iterator[Any]:
+            if ray.get_runtime_context().get_node_id() == broken:
+                os._exit(1)
+            yield from super().stream(*arguments)
+
+    record(recordings, *(f"short-{count}" for count in range(6)))
+    monkeypatch.setattr(remote_models, "NodeWorker", OnBroken)
+    code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
+    assert code == 0, err
+    assert "this machine is lost (3 workers have died in a row); 1 left" in err
+    assert len(contents(tmp_path / "out")) == 9
 
 
 def test_without_ray_or_files_it_is_refused(
