@@ -32,17 +32,26 @@ class StreamingDetokenizer:
 
     The strings that `push` and `finish` return add up to `decode` of all ids. An incomplete
     character is held back, and so is a space that may turn out to be the last.
+
+    Args:
+        decode: Text of ids.
+        piecewise: `decode` joins the bytes of single tokens, so that each is decoded only until
+            its last character is complete.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
-        self._decode = decode
+    def __init__(self, decode: Callable[[Sequence[int]], str], piecewise: bool = False) -> None:
+        self._decode, self._piecewise = decode, piecewise
         self._ids: list[int] = []
         self._sent = ""
 
     def push(self, ids: Iterable[int]) -> str:
         """Return the text that became final; often a word, sometimes empty."""
         self._ids.extend(ids)
-        return self._unsent(self._decode(self._ids).rstrip(REPLACEMENT).rstrip())
+        decoded = self._decode(self._ids)
+        new = self._unsent(decoded.rstrip(REPLACEMENT).rstrip())
+        if self._piecewise and self._sent == decoded:
+            self._ids, self._sent = [], ""
+        return new
 
     def finish(self) -> str:
         """Return the text that was held back. Further ids begin another text."""

@@ -187,7 +187,8 @@ class ChunkRecognizer:
         )
         tokens: list[int] = []
         logprobs: list[float] = []
-        detokenizer, begins = StreamingDetokenizer(self._text), True
+        piecewise = self._plain_tokenizer is not None
+        detokenizer, begins = StreamingDetokenizer(self._tokenizer.text, piecewise), True
         with self.model.stream(request) as stream:
             for event in events_of(stream):
                 if isinstance(event, Pending):
@@ -196,7 +197,7 @@ class ChunkRecognizer:
                 tokens += event.tokens
                 logprobs += event.logprobs
                 if delta := detokenizer.push(event.tokens):
-                    yield TextDelta(f" {delta}" if begins else delta)
+                    yield TextDelta(f" {delta.lstrip()}" if begins else delta)
                     begins = False
         text = self._text(tokens)
         yield SegmentDone(

@@ -409,7 +409,7 @@ class WindowDecoder:
             logit_filters=logit_filters,
             logprobs=True,
         )
-        detokenizer = StreamingDetokenizer(self._tokenizer.text)
+        detokenizer = StreamingDetokenizer(self._tokenizer.text, piecewise=True)
         if delta := self._new_text(detokenizer, given):
             yield TextDelta(delta)
         request = Request(

@@ -101,6 +101,28 @@ def test_live_text_is_the_segments_text(fitted: Pair, name: str) -> None:
     assert "\ufffd" not in "".join(deltas)
 
 
+def test_live_text_decodes_each_token_once(
+    real: Transcriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or until its character is complete: the work grows with the text, not with its square."""
+    tokens, decoded, text = (
+        tokens_of(real, 0.0, " Rain, 春の雨 🌧 again." * 12, 25.0),
+        0,
+        real.tokenizer.text,
+    )
+
+    def counted(ids: Iterable[int]) -> str:
+        nonlocal decoded
+        ids = list(ids)
+        decoded += len(ids)
+        return text(ids)
+
+    monkeypatch.setattr(real.tokenizer, "text", counted)
+    screen = Screen().show(play(real, [Turn(tokens)], compression_ratio_threshold=None))
+    assert "".join(screen.lives) == screen.final == " Rain, 春の雨 🌧 again." * 24
+    assert decoded <= 3 * 2 * len(tokens)
+
+
 def test_rejected_windows_are_retracted(fitted: Pair) -> None:
     events = list(fitted.ours.stream(samples_of(RECORDINGS["short"]), seed=3, **EVERY_TIME))
     screen = Screen().show(events)

@@ -80,9 +80,11 @@ def test_any_ids_decode_as_openai_decodes_them(
     assert ours.text(ids) == theirs.decode([i for i in ids if i < theirs.eot])
 
 
-@given(text=st.text(), split=st.integers(1, 3))
-def test_text_arrives_in_whole_characters(ours: WhisperTokenizer, text: str, split: int) -> None:
-    decoder, ids = StreamingDetokenizer(ours.text), ours.encode(text)
+@given(text=st.text(), split=st.integers(1, 3), piecewise=st.booleans())
+def test_text_arrives_in_whole_characters(
+    ours: WhisperTokenizer, text: str, split: int, piecewise: bool
+) -> None:
+    decoder, ids = StreamingDetokenizer(ours.text, piecewise), ours.encode(text)
     pieces = [decoder.push(ids[i : i + split]) for i in range(0, len(ids), split)]
     rest = decoder.finish()
     assert "".join(pieces) + rest == text
