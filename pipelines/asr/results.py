@@ -6,10 +6,11 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeAlias
 
 from pipelines.decoding_choices import Alternative as Alternative
-from pipelines.errors import EngineError
+from pipelines.errors import EngineError, OutputError
 from pipelines.subtitles import Transcript, check_format_name, render
 
 
@@ -195,7 +196,8 @@ TranscriptEvent: TypeAlias = (
 class Transcription(Iterator[Segment]):
     """The segments of one recording, decoded lazily; can be iterated once.
 
-    Closing it, or leaving it as a context manager, cancels the decoding.
+    Closing it, or leaving it as a context manager, cancels the decoding. Segments of a stream are
+    not kept after they have been read, because it may have no end.
     """
 
     def __init__(self, events: Generator[TranscriptEvent, None, None]) -> None:
@@ -203,6 +205,8 @@ class Transcription(Iterator[Segment]):
         self._info: TranscriptionInfo | None = None
         self._left_out: tuple[str, ...] = ()
         self._segments: list[Segment] = []  # so far
+        self._keeps, self._has_dropped = False, False
+        self._is_complete: bool | None = None  # False after a failure and after `close`
 
     @property
     def info(self) -> TranscriptionInfo:
@@ -241,9 +245,25 @@ class Transcription(Iterator[Segment]):
     @property
     def segments(self) -> tuple[Segment, ...]:
         """All segments of the recording, which is decoded to its end. Those that have been read are
-        among them, and are not yielded again."""
+        among them, and are not yielded again.
+
+        Raises:
+            EngineError: The decoding failed or was closed before its end, or segments of a stream
+                have been read before.
+        """
+        if self._has_dropped:
+            raise EngineError(
+                "segments of a stream are not kept after they have been read; collect them while "
+                "they are read, or ask for all of them first"
+            )
+        self._keeps = True
         for _ in self:
             pass
+        if self._info is None or not self._is_complete:
+            raise EngineError(
+                "the transcription failed or was closed before its end; transcribe the recording "
+                "again"
+            )
         return tuple(self._segments)
 
     def render(self, format: str) -> str:
@@ -251,24 +271,47 @@ class Transcription(Iterator[Segment]):
         "ttml".
 
         Raises:
-            OptionError: There is no such format.
+            OptionError: There is no such format. Raised before anything is decoded.
+            EngineError: As for `segments`.
         """
+        format = format.lower()
+        check_format_name(format)
         return render(Transcript(self.language, self.segments), format)
 
     def write(self, path: str | PathLike[str], format: str | None = None) -> Path:
         """Write all of the recording to a file, and return its path.
 
         Args:
-            path: The file, which is replaced.
+            path: The file, which is replaced once all is decoded.
             format: As for `render`. None: by the ending of the file.
 
         Raises:
             OptionError: There is no such format. Raised before anything is decoded.
+            OutputError: There is no such folder (raised before anything is decoded), or the file
+                cannot be written.
+            EngineError: As for `segments`.
         """
         path = Path(path)
-        format = format or path.suffix.removeprefix(".").lower()
-        check_format_name(format)
-        path.write_text(self.render(format), encoding="utf-8")
+        if format is None:
+            words = path.name.lower().endswith(".words.tsv")  # a format of the command line
+            format = "words.tsv" if words else path.suffix.removeprefix(".")
+        check_format_name(format.lower())
+        if not path.parent.is_dir():
+            raise OutputError(f"{path}: there is no folder {path.parent}; create it first")
+        content = self.render(format).encode()
+        target = path.resolve()  # a link stays one
+        try:
+            if target.exists() and not target.is_file():  # such as a pipe
+                target.write_bytes(content)
+                return path
+            part = target.with_name(f".{token_hex(4)}.tmp")
+            try:
+                part.write_bytes(content)
+                part.replace(target)
+            finally:
+                part.unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
         return path
 
     @property
@@ -278,18 +321,27 @@ class Transcription(Iterator[Segment]):
         return self.info.warnings + self._left_out
 
     def __next__(self) -> Segment:
-        for event in self._events:
-            if isinstance(event, TranscriptionInfo):
-                self._info = event
-            elif isinstance(event, SegmentDone):
-                self._segments.append(event.segment)
-                return event.segment
-            elif isinstance(event, LeftOut):
-                self._left_out = (event.message,)
+        try:
+            for event in self._events:
+                if isinstance(event, TranscriptionInfo):
+                    self._info = event
+                elif isinstance(event, SegmentDone):
+                    if self._keeps or self.duration is not None:
+                        self._segments.append(event.segment)
+                    else:
+                        self._has_dropped = True
+                    return event.segment
+                elif isinstance(event, LeftOut):
+                    self._left_out = (event.message,)
+        except BaseException:
+            self._is_complete = False
+            raise
+        self._is_complete = self._is_complete is not False
         raise StopIteration
 
     def close(self) -> None:
         """Cancel the decoding. There are no further segments."""
+        self._is_complete = self._is_complete or False
         self._events.close()
 
     def __enter__(self) -> Transcription:

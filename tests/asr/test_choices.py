@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipelines.asr import Segment, Transcriber
+from pipelines.asr import (
+    Segment,
+    SegmentDone,
+    Transcriber,
+    TranscriptEvent,
+    Transcription,
+    TranscriptionInfo,
+)
 from pipelines.asr.window import WindowDecoder
 from pipelines.engine import Engine
-from pipelines.errors import OptionError
+from pipelines.errors import EngineError, NumericalError, OptionError, OutputError
 from pipelines.hub import assets_folder, bundled_folder
 
 QUESTION = assets_folder() / "samples" / "question.flac"
@@ -134,7 +142,58 @@ def test_a_transcript_is_written_in_the_format_of_its_file(
     assert written["a.vtt"].startswith("WEBVTT\n\n00:0")
     assert json.loads(written["a.json"])["text"].strip() == result.text
     assert all(first.text.split()[0] in text for text in written.values())
-    assert result.write(tmp_path / "a", "srt").read_text("utf-8") == result.render("srt")
-    for name in ("a.doc", "a"):
+    assert result.write(tmp_path / "a", "SRT").read_text("utf-8") == result.render("Srt")
+
+
+def test_a_refused_file_costs_no_decoding(tmp_path: Path) -> None:
+    result = Transcription(_events(failing=True))
+    for name in ("a.doc", "a", "a.words.tsv"):
         with pytest.raises(OptionError, match="is not one of txt, vtt, srt"):
             result.write(tmp_path / name)
+    with pytest.raises(OptionError, match="is not one of txt, vtt, srt"):
+        result.render("doc")
+    with pytest.raises(OutputError, match="there is no folder .*; create it"):
+        result.write(tmp_path / "folder" / "a.srt")
+    assert result.info.duration == 1.0, "no event was read"
+
+
+def test_a_part_of_a_transcript_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    failing = Transcription(_events(failing=True))
+    with pytest.raises(NumericalError):
+        failing.write(path)
+    with Transcription(_events()) as closed:
+        next(closed)
+    for result in (failing, closed):
+        for wanted in (lambda result: result.text, lambda result: result.write(path)):
+            with pytest.raises(EngineError, match="failed or was closed before its end"):
+                wanted(result)
+    assert path.read_text() == "old"
+    with Transcription(_events()) as complete:
+        list(complete)
+    link = tmp_path / "link.txt"
+    link.symlink_to(path)
+    complete.write(link)
+    assert path.read_bytes() == b"Hello\nthere\n"
+    assert set(tmp_path.iterdir()) == {path, link}
+
+
+def test_segments_of_a_stream_are_kept_only_where_they_are_asked_for() -> None:
+    assert Transcription(_events(duration=None)).text == "Hello there"
+    stream = Transcription(_events(duration=None))
+    first = weakref.ref(next(stream))
+    assert first() is None
+    with pytest.raises(EngineError, match="collect them while they are read"):
+        list(stream.segments)
+    assert [segment.text for segment in stream] == [" there"]
+
+
+def _events(
+    failing: bool = False, duration: float | None = 1.0
+) -> Generator[TranscriptEvent, None, None]:
+    yield TranscriptionInfo("en", None, duration)
+    yield SegmentDone(Segment(0, 0, 0.0, 1.0, " Hello", (1,), 0.0, -0.1, 1.0, 0.0))
+    if failing:
+        raise NumericalError("NaN")
+    yield SegmentDone(Segment(1, 0, 1.0, 2.0, " there", (1,), 0.0, -0.1, 1.0, 0.0))
