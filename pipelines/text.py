@@ -8,12 +8,18 @@ REPLACEMENT = "\ufffd"
 """Stands for bytes that are not a character, or not a complete one yet."""
 
 # Ranges of characters for regular expressions.
-WIDE = "\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
-"""Chinese and Japanese, with their punctuation and full-width forms."""
+WIDE = (
+    "\u3001-\u3011\u3014-\u301f\u3021-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\ufe10-\ufe19\ufe30-\ufe61\ufe63\ufe68\ufe6a\ufe6b"
+    "\uff01-\uff03\uff05-\uff0a\uff0c-\uff1b\uff1f-\uff3d\uff3f\uff41-\uff5b\uff5d\uff5f\uff60"
+    "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
+)
+"""Characters of Chinese and Japanese, with punctuation and full-width letters. Signs (￥ ＋ 〒 ㈱)
+and half-width kana are not among them, nor the space U+3000."""
 SOUTHEAST_ASIAN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 """Thai and Lao, Myanmar, Khmer."""
-UNSPACED = f"{WIDE}{SOUTHEAST_ASIAN}\u0f00-\u0fff"
-"""All scripts without spaces between words: these, and Tibetan."""
+UNSPACED = f"{WIDE}{SOUTHEAST_ASIAN}\u0f00-\u0fff\uff61-\uff9f"
+"""All scripts without spaces between words: these, Tibetan, and half-width kana."""
 
 
 def _byte_letters() -> tuple[str, ...]:

@@ -79,6 +79,7 @@ def test_every_text_of_any_kind(demo: Translator) -> None:
 def test_words() -> None:
     assert words_of(" one,  two\n") == ((1, 5), (7, 10))
     assert words_of("東京 is") == ((0, 1), (1, 2), (3, 5))
+    assert words_of("ﾃｽﾄ 100㎏\u3000한국어") == ((0, 3), (4, 8), (9, 12))
     assert words_of("") == ()
 
 

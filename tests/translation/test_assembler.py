@@ -44,6 +44,23 @@ def test_chinese_needs_spaces_in_german_and_korean_and_none_in_chinese() -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "following", "space"),
+    [
+        ("Hello.", "￥100 is paid.", " "),
+        ("Hello.", "＄5 please.", " "),
+        ("안녕.", "㈜삼성입니다.", " "),
+        ("안녕.", "ﾡﾢ", " "),
+        ("Hello.", "﹁引﹂", ""),
+        ("你好︒", "Ich", ""),
+        ("Hello.", "\U0001b000", ""),
+    ],
+)
+def test_signs_are_no_script_without_spaces(text: str, following: str, space: str) -> None:
+    both = _assembled(("", "你好。", text), ("", "世界。", following))
+    assert both == f"{text}{space}{following}"
+
+
 @pytest.mark.parametrize("first", ["(", '"', "**", "word", "http://a.b/"])
 def test_no_space_is_added_inside_a_word(first: str) -> None:
     assert _assembled(("", first, first), ("", "C", "c")) == f"{first}c"
