@@ -145,4 +145,5 @@ def _quietest_point(samples: Samples, after_s: float) -> int:
     length = 3 * step
     count = len(samples) // step
     start = min(count - 3, max(count // 2, round(after_s * 50) + 1) - 1) * step
-    return start + quietest_point(samples[start : count * step], length, step)
+    cut = start + quietest_point(samples[start : count * step], length, step)
+    return min(len(samples), max(cut, math.ceil(after_s * SAMPLE_RATE)))

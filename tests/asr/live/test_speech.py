@@ -192,6 +192,15 @@ def test_the_rest_of_a_word_is_a_word_of_its_own(transcriber: Transcriber) -> No
     ]
 
 
+@pytest.mark.parametrize("committed_s", [1.0, 3.9, 3.97, 3.99, 4.0])
+def test_a_full_buffer_is_cut_after_its_committed_text(committed_s: float) -> None:
+    noise = np.random.default_rng(0).standard_normal(5 * SAMPLE_RATE).astype(np.float32)
+    buffer = LiveBuffer(0, noise, committed=[1], token_times=[committed_s])
+    rest = buffer.split(4 * SAMPLE_RATE)
+    assert max(2.0, committed_s) <= len(buffer.samples) / SAMPLE_RATE <= 4.0
+    assert np.array_equal(np.concatenate([buffer.samples, rest.samples]), noise)
+
+
 def test_token_times_lie_within_the_audio(transcriber: Transcriber, talk: Samples) -> None:
     """Not where attention falls into the silence behind it, which fills the window."""
     seconds = 2.0
