@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 
 from pipelines.errors import OptionError
@@ -45,9 +46,13 @@ def alignment_heads(
         default: The layers of which all heads are taken if none are named.
 
     Raises:
+        TypeError: `named` does not hold pairs of numbers.
         ValueError: A named head is not one of the decoder.
     """
-    pairs = tuple((int(layer), int(head)) for layer, head in named or ())
+    try:
+        pairs = tuple((operator.index(layer), operator.index(head)) for layer, head in named or ())
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"alignment_heads must be pairs of numbers, not {named!r}") from error
     if not all(0 <= layer < layers and 0 <= head < heads for layer, head in pairs):
         raise ValueError(f"alignment_heads must be heads of {layers} layers, not {list(pairs)}")
     return pairs or tuple((layer, head) for layer in default for head in range(heads))

@@ -81,7 +81,11 @@ class Recognizer:
         self.capabilities = Capabilities.of(name, architecture, special, config)
         self.window_frames = 2 * architecture.max_source_positions
         self._default_suppressed = tuple(config.get("suppress_tokens") or ())
-        self.alignment_heads = heads_for_words(architecture, config)
+        try:
+            self.alignment_heads = heads_for_words(architecture, config)
+        except TypeError as error:
+            path = folder / "generation_config.json"
+            raise CheckpointError(f"{path} is invalid: {error}") from error
         self.drafting = Drafting(
             self.model, None if draft_folder is None else self._draft_model(draft_folder), ngrams
         )
@@ -191,7 +195,7 @@ class Recognizer:
             return Spoken(language), chunks
         first = list(islice(chunks, options.language_detection_segments))
         sources = {}
-        for chunk in first or [Chunk(0, 0, 0, np.zeros(0, np.float32))]:
+        for chunk in first or [Chunk(0, 0, 0, np.zeros(0, np.float32), 1)]:
             window, _ = self.chunk_features(chunk).window(chunk.start_frame)
             sources[chunk.number] = self.drafting.source(window)
         windows = (source.encoded for source in sources.values())

@@ -244,6 +244,17 @@ def test_folders_without_a_recognition_model(
         Transcriber(mixed, engine=engine)
 
 
+@pytest.mark.parametrize("heads", [5, [1, 2], [["1", 2]], [[1.7, 2]], {"a": 1}])
+def test_damaged_alignment_heads_are_refused(
+    multilingual: Path, engine: Engine, tmp_path: Path, heads: object
+) -> None:
+    shutil.copytree(multilingual, folder := tmp_path / "model")
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({"alignment_heads": heads}))
+    with pytest.raises(CheckpointError, match=r"generation_config.json is invalid: .* pairs of"):
+        Transcriber(folder, engine=engine)
+
+
 @pytest.mark.slow
 def test_no_generation_config_is_needed(
     english_only: Path, multilingual: Path, engine: Engine, tmp_path: Path
