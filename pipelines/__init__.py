@@ -10,9 +10,10 @@
 
 This package exports what most programs use. The rest is in `pipelines.asr` (recognition),
 `pipelines.translation`, `pipelines.reading` (of pictures), `pipelines.hub` (finds, lists and
-downloads models), `pipelines.engine` (generates token ids), `pipelines.errors`,
-`pipelines.languages`, `pipelines.text_language` and `pipelines.notices`. Names are imported when
-they are first used, from where `__init__.pyi` says: `import pipelines` does not load torch.
+downloads models), `pipelines.engine` (generates token ids), `pipelines.subtitles` (writes cues),
+`pipelines.errors`, `pipelines.languages`, `pipelines.text_language` and `pipelines.notices`. Names
+are imported when they are first used, from where `__init__.pyi` says: `import pipelines` does not
+load torch.
 
 The calls block. With asyncio, run them in threads; several threads can share one transcriber:
 

@@ -66,7 +66,7 @@ class Cue:
     """A subtitle: text that is shown from `start` to `end` (seconds).
 
     Attributes:
-        speaker: Who says it; "" if that is not known.
+        speaker: Who says it; "" if that is not known. Only JSON has it.
     """
 
     start: float
@@ -334,6 +334,10 @@ def check_format_name(format: str) -> None:
 
 
 def render(transcript: Transcript, format: str) -> str:
-    """Return the content of a transcript's file in a format of `check_format_name`."""
+    """Return the content of a transcript's file in a format of `check_format_name`.
+
+    JSON has all fields of the cues, which have to be dataclasses. Other formats need times and
+    text.
+    """
     check_format_name(format)
     return to_json(transcript) if format == "json" else CUE_WRITERS[format](transcript.segments)

@@ -48,7 +48,7 @@ def _chunks_of_sections(
     options = replace(options, clip_timestamps=())  # the sections are cut by them
     for section in sections:
         if isinstance(section.sound, np.ndarray):
-            chunks = iter([Chunk(0, section.length // HOP, 0, section.sound)])
+            chunks = iter([Chunk(0, section.length // HOP, 0, section.sound, 1)])
         else:
             chunks = chunks_of_blocks(read_blocks(section.sound), options, window_s)
         for each in chunks:

@@ -26,7 +26,7 @@ _MEDIAN_WIDTH = 7  # positions
 _SENTENCE_ENDS = ".。!！?？"
 _MAX_MEDIAN_S = 0.7  # limit of the median word duration
 # Languages written without spaces: a word may begin at any character.
-_UNSPACED = {"zh", "ja", "th", "lo", "my", "yue"}
+_UNSPACED_LANGUAGES = {"zh", "ja", "th", "lo", "my", "yue"}
 
 Attend = Callable[[EncodedSource, Sequence[int]], tuple[Tensor, Tensor]]
 """(encoded window, tokens) → (logits [tokens, vocab], attention [heads, tokens, positions])"""
@@ -147,7 +147,7 @@ def split_words(
         (text, ids) of each word.
     """
     characters = list(_characters(tokenizer, tokens))
-    if language in _UNSPACED:
+    if language in _UNSPACED_LANGUAGES:
         return characters
     words: list[tuple[str, list[int]]] = []
     for text, ids in characters:

@@ -82,7 +82,7 @@ class PairTranslator:
         self.pivot = PIVOT if len(self.translators) > 1 else None
         self._close = close
 
-    # mypy rejects this pair because a str is a Sequence[str] too; the first match is the one meant.
+    # A str is a Sequence[str], too: the first overload that fits is the one meant.
     @overload
     def translate(
         self,

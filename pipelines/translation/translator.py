@@ -277,7 +277,7 @@ class Translator:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # mypy rejects this pair because a str is a Sequence[str] too; the first match is the one meant.
+    # A str is a Sequence[str], too: the first overload that fits is the one meant.
     @overload
     def translate(
         self,

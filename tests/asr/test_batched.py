@@ -231,7 +231,7 @@ def test_speech_behind_an_early_end_is_heard(real: Transcriber) -> None:
     ]
     transcriber, script = scripted(real, turns)
     sound = np.random.default_rng(0).standard_normal(10 * SAMPLE_RATE).astype(np.float32)
-    chunk = Chunk(0, 1000, 0, sound)
+    chunk = Chunk(0, 1000, 0, sound, 1)
     task = transcriber.recognizer.decode_chunk(chunk, "en", TranscribeOptions())
     segments = [event.segment for event in task if isinstance(event, SegmentDone)]
     times = [(each.start, each.end, each.text) for each in segments]
@@ -254,7 +254,9 @@ def test_noise_behind_an_early_end_says_nothing(real: Transcriber) -> None:
     ]
     transcriber, script = scripted(real, turns)
     sound = np.random.default_rng(0).standard_normal(10 * SAMPLE_RATE).astype(np.float32)
-    task = transcriber.recognizer.decode_chunk(Chunk(0, 1000, 0, sound), "en", TranscribeOptions())
+    task = transcriber.recognizer.decode_chunk(
+        Chunk(0, 1000, 0, sound, 1), "en", TranscribeOptions()
+    )
     assert [event.segment.text for event in task if isinstance(event, SegmentDone)] == [" One"]
     first, second = script.calls
     assert second.prompt == first.prompt
@@ -263,7 +265,9 @@ def test_noise_behind_an_early_end_says_nothing(real: Transcriber) -> None:
 def test_text_that_ends_early_again_and_again_is_left(real: Transcriber) -> None:
     transcriber, script = scripted(real, [Turn(tokens_of(real, 0.0, " One", 2.0))])
     sound = np.random.default_rng(0).standard_normal(20 * SAMPLE_RATE).astype(np.float32)
-    task = transcriber.recognizer.decode_chunk(Chunk(0, 2000, 0, sound), "en", TranscribeOptions())
+    task = transcriber.recognizer.decode_chunk(
+        Chunk(0, 2000, 0, sound, 1), "en", TranscribeOptions()
+    )
     assert len([event for event in task if isinstance(event, SegmentDone)]) == 4
     assert len(script.calls) == 4
 
@@ -287,7 +291,9 @@ def test_a_chunk_with_too_little_text_is_encoded_with_the_whole_window(
     turns = [Turn(tokens_of(real, *sparse), -0.4), Turn(whole, second), Turn(whole, third)]
     transcriber, script = scripted(real, turns)
     sound = np.random.default_rng(0).standard_normal(10 * SAMPLE_RATE).astype(np.float32)
-    task = transcriber.recognizer.decode_chunk(Chunk(0, 1000, 0, sound), "en", TranscribeOptions())
+    task = transcriber.recognizer.decode_chunk(
+        Chunk(0, 1000, 0, sound, 1), "en", TranscribeOptions()
+    )
     screen = Screen().show(each for each in task if not isinstance(each, Pending))
     mels = [call.mel for call in script.calls]
     assert [mel.shape[1] for mel in mels] == [1300, *[3000] * (len(mels) - 1)]
@@ -305,7 +311,9 @@ def test_text_that_is_as_long_as_its_sound_is_decoded_once(real: Transcriber) ->
     spoken = tokens_of(real, 0.0, " one two three four five six seven eight nine ten", 5.0)
     transcriber, script = scripted(real, [Turn(spoken)])
     sound = np.random.default_rng(0).standard_normal(5 * SAMPLE_RATE).astype(np.float32)
-    task = transcriber.recognizer.decode_chunk(Chunk(0, 500, 0, sound), "en", TranscribeOptions())
+    task = transcriber.recognizer.decode_chunk(
+        Chunk(0, 500, 0, sound, 1), "en", TranscribeOptions()
+    )
     assert len([event for event in task if isinstance(event, SegmentDone)]) == 1
     assert len(script.calls) == 1
 

@@ -57,7 +57,7 @@ class Chunk:
     end_frame: int
     offset: int
     samples: Samples
-    number: int = 1
+    number: int
     last_speech_s: float = 0.0
     section: int = 0
     section_start: int = 0
@@ -101,8 +101,8 @@ def split_at_pauses(
 
     def next_chunk() -> Chunk:
         nonlocal number, last_speech_s
-        chunk = history.cut(_pop_chunk(utterances, max_samples))
-        chunk = replace(chunk, number=number, last_speech_s=last_speech_s)
+        chunk = history.cut(_pop_chunk(utterances, max_samples), number)
+        chunk = replace(chunk, last_speech_s=last_speech_s)
         number, last_speech_s = number + 1, chunk.end_frame / FRAMES_PER_SECOND
         return chunk
 
@@ -215,9 +215,9 @@ class _SampleHistory:
         while self._blocks and self._start + len(self._blocks[0]) <= sample - MARGIN - HOP:
             self._start += len(self._blocks.popleft())
 
-    def cut(self, span: SampleSpan) -> Chunk:
-        """A copy of the frames of `span`, with MARGIN samples around them."""
+    def cut(self, span: SampleSpan, number: int) -> Chunk:
+        """Chunk `number`: a copy of the frames of `span`, with MARGIN samples around them."""
         start_frame, end_frame = span[0] // HOP, span[1] // HOP
         low, high = max(start_frame * HOP - MARGIN, 0), min(end_frame * HOP + MARGIN, self.end)
         samples = np.concatenate(self._blocks)[low - self._start : high - self._start]
-        return Chunk(start_frame, end_frame, low, samples.copy())
+        return Chunk(start_frame, end_frame, low, samples.copy(), number)

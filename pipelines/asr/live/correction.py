@@ -136,7 +136,7 @@ def corrected_text(
         beam_size=_BEAMS,
         temperature=0.0,
     )
-    chunk = Chunk(0, len(due.samples) // HOP, 0, due.samples)
+    chunk = Chunk(0, len(due.samples) // HOP, 0, due.samples, 1)
     segments = list[Segment]()
     with closing(transcriber.stream_chunks([chunk], options)) as events:
         for event in events:

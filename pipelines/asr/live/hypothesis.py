@@ -13,7 +13,7 @@ from itertools import takewhile
 from pipelines.asr.plain_tokenizer import LiveTokenizer
 from pipelines.text import UNSPACED
 
-_UNSPACED = re.compile(f"[{UNSPACED}]")
+_UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True)
@@ -100,4 +100,4 @@ def _is_unspaced(before: bytes, piece: bytes) -> bool:
         end, start = before.decode()[-1:], piece.decode()[:1]
     except UnicodeDecodeError:
         return False
-    return bool(_UNSPACED.match(end) and _UNSPACED.match(start))
+    return bool(_UNSPACED_CHARACTER.match(end) and _UNSPACED_CHARACTER.match(start))

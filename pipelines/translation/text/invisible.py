@@ -30,7 +30,7 @@ _JOINING = re.compile(
     "[\u0600-\u07bf\u0840-\u0dff\u0f00-\u109f\u1780-\u18af\ua840-\uabff\ufb50-\ufefc]"
 )
 # Their words a zero-width space may divide.
-_UNSPACED = re.compile(f"[{SOUTHEAST_ASIAN}]")
+_SOUTHEAST_ASIAN = re.compile(f"[{SOUTHEAST_ASIAN}]")
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _needed(text: str, index: int) -> bool:
         joins = _JOINING.match(before) and _JOINING.match(after or before)
         return bool(joins) or (char == _ZWJ and _is_symbol(before) and _is_symbol(after))
     if char == "\u200b":
-        return bool(_UNSPACED.match(before) and _UNSPACED.match(after))
+        return bool(_SOUTHEAST_ASIAN.match(before) and _SOUTHEAST_ASIAN.match(after))
     if char in "\ufe0e\ufe0f":
         return _is_symbol(before) or after == _KEYCAP
     if "\U000e0020" <= char <= "\U000e007f":
