@@ -120,7 +120,7 @@ def test_live_text_decodes_each_token_once(
     monkeypatch.setattr(real.tokenizer, "text", counted)
     screen = Screen().show(play(real, [Turn(tokens)], compression_ratio_threshold=None))
     assert "".join(screen.lives) == screen.final == " Rain, 春の雨 🌧 again." * 24
-    assert decoded <= 3 * 2 * len(tokens)
+    assert decoded <= 5 * 2 * len(tokens)
 
 
 def test_rejected_windows_are_retracted(fitted: Pair) -> None:
