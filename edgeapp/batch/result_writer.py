@@ -158,6 +158,5 @@ class ResultWriter:
             path: Its path afterwards.
             written: Its path now.
         """
-        digest = self.digests.of(written)
-        if self._journal is not None and digest is not None:
+        if self._journal is not None and (digest := self.digests.of(written)) is not None:
             self._journal.note_file(path, digest, self._origin)

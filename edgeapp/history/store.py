@@ -102,6 +102,7 @@ class Store(Database):
     def wipe(self, *, shrink: bool = False) -> None:
         """Remove deleted text from the file and its write-ahead log, in steps: others write between
         them."""
+        self.settle()  # Copies go even if what follows fails.
         with suppress(OutputError):
             if self.indexed:
                 self._merge_index()

@@ -52,8 +52,12 @@ class FileDigests:
         """
         return self._digest(source, json.dumps(settings, sort_keys=True).encode())
 
-    def flush(self) -> None:
-        """Write the digests that are new to the database."""
+    def close(self) -> None:
+        """Write the digests that are new to the database, which is not used afterwards."""
+        self._flush()
+        self._database = None
+
+    def _flush(self) -> None:
         new, self._new = self._new, []
         if self._database is not None and new:
             with suppress(OutputError):  # They are computed again.
@@ -94,7 +98,7 @@ class FileDigests:
         if settled:
             self._new.append((name, digest, time.time()))
             if len(self._new) >= _WRITTEN_AT_ONCE:
-                self.flush()
+                self._flush()
 
 
 def _state_of(file: BinaryIO) -> tuple[str, bool]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sqlite3
 import time
@@ -190,6 +191,7 @@ class JobJournal:
         ):
             before = time.time() - days * 86_400
             self.execute(f"DELETE FROM {table} WHERE {time_of_use} < ?", (before,))
+        self._delete_damaged(time.time() - _KEEP_DAYS * 86_400)
 
     def __enter__(self) -> Self:
         return self
@@ -309,15 +311,25 @@ class JobJournal:
         """
         count = 0
         for record in self.records():
+            if state not in (None, record.state):
+                continue
             with self._lock(record.key) as mine:
-                if mine and state in (None, record.state):
+                if mine:
                     self.delete(record.key)
                     count += 1
         if state is None:
+            self._delete_damaged(math.inf)
             self.execute("DELETE FROM files", ())
             self.execute("DELETE FROM digests", ())
         self.database.wipe(shrink=True)
         return count
+
+    def _delete_damaged(self, before: float) -> None:
+        """Delete the damaged journals that were last written before a time."""
+        for path in self.database.set_aside():
+            with suppress(OSError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
 
     @contextmanager
     def job(
@@ -392,7 +404,7 @@ class JobJournal:
     def close(self) -> None:
         """Close the file. Whatever uses the journal afterwards raises OutputError."""
         if not self._closed:
-            self.digests.flush()
+            self.digests.close()
         self._closed = True
         self.database.close()
 

@@ -102,11 +102,20 @@ def test_a_history_of_an_earlier_version_is_migrated(tmp_path: Path, version: in
         assert history.repair()
 
 
-def test_deleted_text_is_deleted_from_the_copy_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_deleted_text_is_deleted_from_the_copy_too(
+    tmp_path: Path, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def merge(_: store.Store) -> None:
+        raise OutputError("the disk is full")
+
+    if fails:
+        monkeypatch.setattr(store.Store, "_merge_index", merge)
     earlier(tmp_path / "history.db", 3)
     with History(tmp_path / "history.db", pytest.fail) as history:
         assert history.delete(1)
-    assert not any(b"Hello" in path.read_bytes() for path in tmp_path.glob("history.db*"))
+    pattern = "history.db.version-*" if fails else "history.db*"
+    assert not any(b"Hello" in path.read_bytes() for path in tmp_path.glob(pattern))
 
 
 def test_a_newer_history_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -230,4 +231,20 @@ def test_a_damaged_journal_is_set_aside_and_begun_anew(journal: Path) -> None:
         f"{journal} was damaged: a new journal was begun; the damaged file is kept as "
         "jobs.db.broken-1"
     )
-    assert journal.with_name("jobs.db.broken-1").read_bytes() == damaged
+    aside = journal.with_name("jobs.db.broken-1")
+    assert aside.read_bytes() == damaged
+    with JobJournal(journal):
+        assert aside.exists()
+    os.utime(aside, (0, 0))
+    with JobJournal(journal):
+        assert not aside.exists(), "its texts are kept for 30 days"
+
+
+def test_clearing_the_jobs_deletes_all_texts(journal: Path) -> None:
+    with journal.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 4000)
+    with JobJournal(journal, lambda _: None):
+        journal.with_name("jobs.db.version-0").write_bytes(b"Kept then.")
+    assert CliRunner().invoke(app, ["jobs", "--clear"]).exit_code == 0
+    assert not any(b"Kept then." in file.read_bytes() for file in journal.parent.glob("jobs.db*"))

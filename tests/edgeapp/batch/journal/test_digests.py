@@ -32,6 +32,16 @@ def remembered(path: Path, source: Path) -> bool:
         return "remembered" in found
 
 
+def test_a_closed_journal_is_not_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "_SETTLED_S", -1.0)
+    with JobJournal(tmp_path / "jobs.db") as journal:
+        pass
+    assert journal.digests.of(Path(__file__)) is not None
+    assert journal.database.identity is None
+
+
 def test_a_file_that_stays_as_it_is_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

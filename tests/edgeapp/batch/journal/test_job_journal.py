@@ -6,7 +6,7 @@ import multiprocessing
 import sqlite3
 import threading
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,26 @@ def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is no journal of edgeapp"):
         JobJournal(path)
     assert path.read_bytes() == b"something else" * 100
+
+
+def test_only_jobs_that_are_cleared_are_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, locked = JobJournal(tmp_path / "jobs.db"), list[str]()
+    for key in ("good", "bad"):
+        with journal.job(key, "transcribe", f"{key}.mp3", "demo", TranscriptPiece) as job:
+            assert job is not None
+            if key == "bad":
+                job.stopped(None, ValueError("no sound"))
+    lock = journal._lock
+
+    def watched(key: str) -> AbstractContextManager[bool]:
+        locked.append(key)
+        return lock(key)
+
+    monkeypatch.setattr(journal, "_lock", watched)
+    assert journal.clear(State.FAILED) == 1
+    assert locked == ["bad"]
 
 
 def test_a_file_holds_the_results_of_the_last_job_that_wrote_it(tmp_path: Path) -> None:
