@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from edgeapp.batch.journal import digests
 from edgeapp.cli import app
 from edgeapp.store import database
 from pipelines import TranslateOptions, Translation, Translator
@@ -41,6 +42,8 @@ def test_the_journal_is_asked_as_much_for_each_of_many_files(
     tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Translator, "translate_lines", _echo)
+    # Else only the digests of the many files, which take longer, are old enough to be kept.
+    monkeypatch.setattr(digests, "_SETTLED_S", -1.0)
     used: list[list[int]] = []
     for count in (25, 250):
         home = tmp_path / str(count)
