@@ -10,7 +10,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,9 +79,12 @@ class Engine:
         self._device = choose_device(device)
         self._compute_type = compute_type
         # `_uses_kernels` raises here, rather than at the first load, if there is no such type.
-        self._adapts = self._uses_kernels and expected_isa() is not None
-        self._asked_threads = threads
-        own = ComputeThreads(choose_threads(threads, adapts=self._adapts))
+        adapts = self._uses_kernels and expected_isa() is not None
+        own = ComputeThreads(choose_threads(threads, adapts=adapts))
+        # The kernels time now and then whether one thread is faster; torch's operations do not, and
+        # leave the busy cores out. These are counted before the engine itself keeps cores busy.
+        apart = adapts and threads == "auto"
+        self._torch_threads = ComputeThreads(choose_threads(threads)) if apart else own
         self._max_batch = max_batch
         self._budget = MemoryBudget(cache_budget_bytes)
         keep_freed_memory()
@@ -97,14 +99,6 @@ class Engine:
     def threads(self) -> int:
         """The number of CPU threads."""
         return self._scheduler.threads.count
-
-    @cached_property
-    def _torch_threads(self) -> ComputeThreads:
-        """The threads of models that torch's operations run. The kernels time now and then whether
-        one thread is faster; torch's operations do not, and leave the busy cores out."""
-        if not self._adapts or self._asked_threads != "auto":
-            return self._scheduler.threads
-        return ComputeThreads(choose_threads("auto"))
 
     @property
     def device(self) -> str:
