@@ -17,6 +17,7 @@ from pipelines.engine.autoregressive import (
 from pipelines.engine.backends.module_loader import SlowModel
 from pipelines.engine.decoding.contrastive import ContrastiveFilter
 from pipelines.engine.decoding.request import (
+    DraftBatch,
     Drafter,
     DraftSession,
     Event,
@@ -85,6 +86,7 @@ __all__ = [
     "CompileProgress",
     "ContrastiveFilter",
     "DebugEvent",
+    "DraftBatch",
     "DraftReport",
     "Drafter",
     "Drafting",

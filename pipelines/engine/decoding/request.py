@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -39,22 +40,21 @@ class Proposal:
 
 @runtime_checkable
 class DraftSession(Protocol):
-    """A drafter's state for one request. Derive from it: only `propose` has no default."""
+    """A drafter's state for one request. Derive from it: only `propose` has no default.
 
-    @property
-    def pauses(self) -> bool:
-        """Whether it is not asked while drafting takes longer than it saves."""
-        return False
+    Attributes:
+        pauses: Whether it is not asked while drafting takes longer than it saves.
+        group: Sessions of the same group are asked together, through one DraftBatch; None: alone.
+    """
 
-    @property
-    def group(self) -> object | None:
-        """Sessions of the same group are asked together, through one DraftBatch; None: alone."""
-        return None
+    pauses: bool = False
+    group: object | None = None
 
     def new_batch(self) -> DraftBatch:
         """Make the batch of this session's group."""
         raise AssertionError("a session without a group has no batch")
 
+    @abstractmethod
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
         """Propose at most `most` tokens that follow `sequence`, the prompt and output so far."""
         ...

@@ -31,7 +31,7 @@ from pipelines.engine.decoding.sampling.search import (
     SearchStrategy,
     SequenceState,
 )
-from pipelines.errors import EdgeError, RequestError
+from pipelines.errors import EdgeError, EngineError, RequestError
 
 
 class RequestState:
@@ -262,6 +262,10 @@ class RequestState:
         """End with an error, unless the request has ended already."""
         if not self.done:
             self.error = error
+
+    def fail_drafting(self, error: Exception) -> None:
+        """End with an error of the request's drafter."""
+        self.fail(EngineError(f"a drafter failed: {error!r}"))
 
     def _finish_reason(self, sequence: SequenceState) -> FinishReason:
         ended = bool(sequence.generated) and sequence.generated[-1] in self.request.options.eos_ids

@@ -294,22 +294,48 @@ def test_a_distilled_drafter_shares_the_encoder(
         whisper.encode_sharing(sources, marian)
 
 
-class FailingDrafter(ScriptedDrafter):
-    def propose(self, sequence: Sequence[int], most: int) -> Proposal:
-        raise ZeroDivisionError("oops")
+def _raise(*args: object) -> None:
+    raise ZeroDivisionError("oops")
 
 
+class _NoResults:
+    """A DraftBatch that proposes for no session."""
+
+    bytes = 0
+    bytes_for = keep = lambda *args: 0
+
+    def propose(self, inputs: Sequence[object]) -> list[Proposal | Exception]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("faults", "message"),
+    [
+        ({"propose": _raise}, "oops"),
+        ({"propose": lambda *args: None}, "NoneType"),
+        ({"propose": lambda *args: Proposal(["a"])}, "TypeError"),
+        ({"group": []}, "unhashable"),
+        ({"group": "own"}, "no batch"),
+        ({"group": "own", "new_batch": lambda self: _NoResults()}, "shorter"),
+        ({"pauses": torch.ones(2)}, "ambiguous"),
+        ({"on_verified": _raise}, "oops"),
+    ],
+)
 def test_a_failing_drafter_fails_its_own_request_only(
-    engine: Engine, pair: tuple[LoadedModel, LoadedModel]
+    engine: Engine,
+    pair: tuple[LoadedModel, LoadedModel],
+    faults: dict[str, object],
+    message: str,
 ) -> None:
     requests, _ = requests_of(*pair)
     good = engine.generate([requests[0]])[0]
-    bad = engine.stream(replace(requests[2], drafter=FailingDrafter((), 0)))
+    drafter = type("Faulty", (ScriptedDrafter,), faults)([5] * 30, 0)
+    bad = engine.stream(replace(requests[2], drafter=drafter))
     strange = engine.stream(replace(requests[2], drafter=ScriptedDrafter([10**9] * 30, 0)))
     neighbor = engine.stream(requests[0])
     assert_equal(neighbor.result(), good)
     assert strange.result().drafted == 0
-    with pytest.raises(EngineError, match="oops"):
+    with pytest.raises(EngineError, match=message):
         bad.result()
 
 

@@ -23,11 +23,7 @@ class AdaptiveSession(DraftSession):
 
     def __init__(self, gamma: int, adaptive: bool, pauses: bool) -> None:
         self.gamma, self._adaptive, self._max_gamma = gamma, adaptive, 4 * gamma
-        self._pauses = pauses
-
-    @property
-    def pauses(self) -> bool:
-        return self._pauses
+        self.pauses = pauses
 
     def on_verified(self, proposed: int, accepted: int) -> None:
         """Adapt to how many tokens of the last proposal were accepted."""

@@ -97,17 +97,13 @@ class ModelDraftSession(AdaptiveSession):
     ) -> None:
         super().__init__(drafter.gamma, drafter.adaptive, drafter.pauses)
         self.backend, self.prompt, self.options = backend, prompt, options
+        self.group = backend  # sessions of one draft model share its passes
         self.encoded = drafter.encoded.to(backend.plan.device, backend.source_dtype)
         # Another seed than the target's: with the same random numbers, drafts and the target's
         # draws would be correlated.
         seed = None if options.seed is None else options.seed ^ 0x5DEECE66D
         self.generator = generator_for(seed, backend.plan.device)
         self._own_batch: BatchedDraftModel | None = None
-
-    @property
-    def group(self) -> Backend:
-        """Sessions of one draft model share its passes."""
-        return self.backend
 
     def new_batch(self) -> BatchedDraftModel:
         return BatchedDraftModel(self.backend)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from pipelines.engine.decoding.request import DraftBatch, DraftSession, Proposal
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.speculative.timing import DraftTiming
-from pipelines.errors import EngineError
 
 
 class Speculation:
@@ -28,14 +28,17 @@ class Speculation:
         """Upper bound of what the draft models' caches need for requests of at most `tokens`
         tokens."""
         groups: defaultdict[object, list[DraftSession]] = defaultdict(list)
+        total = 0
         for state in states:
             session = state.draft_session
-            if session is not None and session.group is not None:
-                groups[session.group].append(session)
-        return sum(
-            (self._batches.get(group) or sessions[0].new_batch()).bytes_for(sessions, tokens)
-            for group, sessions in groups.items()
-        )
+            with suppress(Exception):  # which fails the request in `propose`
+                if session is not None and session.group is not None:
+                    groups[session.group].append(session)
+        for group, sessions in groups.items():
+            with suppress(Exception):
+                batch = self._batches.get(group) or sessions[0].new_batch()
+                total += batch.bytes_for(sessions, tokens)
+        return total
 
     def keep(self, states: Iterable[RequestState]) -> None:
         """Free the cache slots of all other requests."""
@@ -60,27 +63,30 @@ class Speculation:
         groups = defaultdict(list)
         for state in states:
             session = state.draft_session
-            if session is None or (paused and session.pauses):
-                continue
             # The last token is never drafted: the verifying pass chooses it anyway.
             length = len(state.request.prompt) + len(state.generated)
             most = min(max_length - length, state.num_tokens_left - 1)
-            if session.pauses and session.group is not None:  # each drafted token takes time
-                most = min(most, self.timing.best_length(sequences))
-            if most > 0:
-                group = id(state) if session.group is None else session.group
-                groups[group].append((state, session, most))
+            try:
+                if session is None or (paused and session.pauses):
+                    continue
+                if session.pauses and session.group is not None:  # each drafted token takes time
+                    most = min(most, self.timing.best_length(sequences))
+                if most > 0:
+                    group = id(state) if session.group is None else session.group
+                    groups[group].append((state, session, most))
+            except Exception as error:  # of the drafter itself
+                state.fail_drafting(error)
         for group, members in groups.items():
             inputs = [
                 (session, state.all_token_ids(state.sequences[0]), most)
                 for state, session, most in members
             ]
             try:
-                results = self._propose(group, inputs)
+                results = list(zip(members, self._propose(group, inputs), strict=True))
             except Exception as error:  # of the drafter itself: it fails all that it drafts for
                 self._batches.pop(group, None)
-                results = [error] * len(inputs)
-            for (state, _, most), result in zip(members, results, strict=True):
+                results = [(member, error) for member in members]
+            for (state, _, most), result in results:
                 proposals[id(state)] = _checked_proposal(state, result, most)
         found = list(proposals.values())
         return found if any(proposal.tokens for proposal in found) else None
@@ -98,9 +104,14 @@ class Speculation:
 
 def _checked_proposal(state: RequestState, result: Proposal | Exception, most: int) -> Proposal:
     """The longest valid beginning of a proposal; an exception fails the request."""
-    if isinstance(result, Exception):
-        state.fail(EngineError(f"a drafter failed: {result!r}"))
+    try:
+        if isinstance(result, Exception):
+            raise result
+        # An n-gram store shared with other models may hold ids that this one has no embedding for.
+        valid = next(
+            (i for i, t in enumerate(result.tokens) if not 0 <= t < state.vocab_size), most
+        )
+        return Proposal(list(result.tokens[: min(valid, most)]), result.probs)
+    except Exception as error:
+        state.fail_drafting(error)
         return Proposal([])
-    # An n-gram store shared with other models may hold ids that this model has no embedding for.
-    valid = next((i for i, t in enumerate(result.tokens) if not 0 <= t < state.vocab_size), most)
-    return Proposal(result.tokens[: min(valid, most)], result.probs)

@@ -32,9 +32,9 @@ from pipelines.engine.decoding.sampler import (
 from pipelines.engine.decoding.sampling.distributions import sample_from
 from pipelines.engine.state.forward_batch import AttentionCapture
 
-# Rows of logits that are in memory at once. A step of 64 requests with drafts of 3 tokens is one
+# Bytes of logits that are in memory at once. A step of 64 requests with drafts of 3 tokens is one
 # call of the LM head; long drafts of many requests would need gigabytes.
-_MOST_ROWS = 256
+_MOST_BYTES = 64 << 20
 
 
 def verify_proposals(
@@ -147,10 +147,10 @@ def _choose(
 
 def _logits_of(backend: Backend, wanted: Sequence[Tensor]) -> Iterator[Tensor]:
     """Yield the logits of each tensor of hidden states [n, d_model], computed for many at once."""
-    start = 0
+    start, most = 0, _MOST_BYTES // (4 * backend.architecture.vocab_size)
     while start < len(wanted):
         stop, rows = start + 1, len(wanted[start])
-        while stop < len(wanted) and rows + len(wanted[stop]) <= _MOST_ROWS:
+        while stop < len(wanted) and rows + len(wanted[stop]) <= most:
             rows += len(wanted[stop])
             stop += 1
         group = wanted[start:stop]
@@ -182,7 +182,10 @@ def _verify(state: RequestState, proposal: Proposal, logits: Tensor) -> None:
     state.accepted += accepted
     state.drafted += len(proposal.tokens)
     if state.draft_session is not None:
-        state.draft_session.on_verified(len(proposal.tokens), accepted)
+        try:
+            state.draft_session.on_verified(len(proposal.tokens), accepted)
+        except Exception as error:  # of the drafter itself: it fails its own request
+            state.fail_drafting(error)
 
 
 def _accept_or_resample(
