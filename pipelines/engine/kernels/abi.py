@@ -2,7 +2,7 @@
 
 Each class below is a struct, and each annotation a field with its C type; the comment says what it
 holds. `layout` makes it a `ctypes.Structure`, which Python code fills (host/); `dtype_of` gives the
-same offsets to Numba, which reads the fields by name (device/views.py). A misspelled field is an
+same offsets to Numba, which reads the fields by name (device/ir.py). A misspelled field is an
 error on either side.
 
 An `Address` points to the first element of a buffer in this process, with the dtype and the shape

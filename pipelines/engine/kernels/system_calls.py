@@ -1,6 +1,6 @@
 """How threads sleep until a word in memory changes: the functions of the operating system.
 
-Shared by the compiler (device/words.py) and the loader: it imports neither Numba nor torch. Linux
+Shared by the compiler (device/sync.py) and the loader: it imports neither Numba nor torch. Linux
 has been tested; macOS and Windows have not. Their functions are those that C++'s
 std::atomic::wait calls there.
 """

@@ -1,8 +1,9 @@
 """The threads that kernels run on, other than the one that calls.
 
 They are Python threads, which every system has, that spend their time in compiled code: in
-`team_join` (device/thread_team.py), without Python's lock. torch's operations have threads of their
-own, which sleep between operations (`pipelines.openmp`), so the two do not take each other's cores.
+`team_join` (device/entry_points.py), without Python's lock. torch's operations have threads of
+their own, which sleep between operations (`pipelines.openmp`), so the two do not take each other's
+cores.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from pipelines.families.architecture import (
 _PRODUCT_TOLERANCE, _STACK_TOLERANCE = 0.01, 0.05
 
 _LAYERS, _HEADS, _FFN_DIM = 2, 2, 72
-# Heads of 64 have code of their own (device/heads.py).
+# Heads of 64 have code of their own (device/attn_decode.py).
 _HEAD_DIMS = (16, 64)
 _CPU = torch.device("cpu")
 
