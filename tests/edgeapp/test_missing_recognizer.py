@@ -55,7 +55,6 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
         ("transcribe", TALK, "-o", "out/"),
         ("live", "--from-file", TALK),
         ("watch", ".", "out"),
-        ("bench", "generate", TALK),
         ("bench", "live"),
     ],
 )
