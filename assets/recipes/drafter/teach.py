@@ -98,7 +98,7 @@ class Teacher:
         decoders = [self._decoders[each] for each in timed]
         results = _run(
             [
-                decoder.decode(WindowSound(source, self._frames), previous, None)
+                decoder.decode(WindowSound(source, self._frames, self._frames), previous, None)
                 for decoder, source, previous in zip(decoders, encoded, before, strict=True)
             ]
         )
