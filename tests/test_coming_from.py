@@ -66,9 +66,9 @@ def spans() -> Iterator[str]:
 
 
 def test_names_of_types_and_options_in_prose_exist() -> None:
-    from pipelines import asr, engine, errors, hub, translation
+    from pipelines import asr, engine, errors, hub, subtitles, translation
 
-    homes = (pipelines, asr, translation, engine, hub, errors)
+    homes = (pipelines, asr, translation, engine, hub, errors, subtitles)
 
     def find(name: str) -> Any:
         return next((getattr(home, name) for home in homes if name in home.__all__), None)

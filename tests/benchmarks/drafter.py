@@ -23,6 +23,7 @@ import torch
 from pipelines import SAMPLE_RATE, TranscribeOptions, Transcriber, load_audio
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.features import FileFeatures
+from pipelines.asr.window import WindowSound
 from pipelines.engine import (
     Drafter,
     EncodedSource,
@@ -104,7 +105,9 @@ class Pair:
         """Decode encoded windows one after the other."""
         recognizer = (self.drafted if drafts else self.plain)._recognizer
         decoder = recognizer.window_decoder(self._language, TranscribeOptions(temperature=0.0))
-        return tuple(_finish(decoder.decode(window, (), None)) for window in windows)
+        frames = recognizer.window_frames
+        sounds = [WindowSound(window, frames, frames) for window in windows]
+        return tuple(_finish(decoder.decode(sound, (), None)) for sound in sounds)
 
     def transcribe(
         self, recordings: Sequence[Samples], drafts: bool, batch_size: int
