@@ -48,6 +48,7 @@ _TIMING_LINE = re.compile(rf"^[ \t]*{_TIME}{_ARROW}{_TIME}(?![\d:,.])[^\n]*$", r
 # Lines that give times in a way that _TIMING_LINE does not know.
 _LIKE_TIMING_LINE = re.compile(
     r"^(?:[^\n]*-->[^\n]*"
+    rf"|[ \t]*-?\d+:\d+:\d+(?:[,.]\d*)?{_ARROW}[^\n]*"
     r"|[ \t]*-?\d+:\d+:\d+(?:[^\w\n]{2,}|[^\w\n]+\d+[^\w\n]+)\d+:\d+:\d+[^\n]*)$",
     re.MULTILINE,
 )

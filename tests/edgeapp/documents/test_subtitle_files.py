@@ -308,6 +308,7 @@ def test_times_are_read_as_people_and_programs_write_them(
 _OTHER_TIMINGS = [
     ("srt", "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n{}\nTwo.\n", "00:00:0x,000 --> 0:6", 6),
     ("srt", "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n{}\nTwo.\n", "start --> end", 6),
+    ("srt", "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n{}\nTwo.\n", "00:00:03,0 -> 4s", 6),
     ("srt", "{}\nTwo.\n", "00:00:01,000 - 00:00:02,000", 1),
     ("srt", "{}\nTwo.\n", f"{'9' * 5000}:00:01,000 --> 00:00:02,000", 1),
     ("smi", "<sami>\n{}<p>Two.", f"<sync start={'9' * 5000}>", 2),
