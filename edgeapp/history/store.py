@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from edgeapp.history.recovery import read_rows, restore_rows
-from edgeapp.store.database import Database, identity_of
+from edgeapp.store.database import Database, identity_of, transact
 from edgeapp.store.schema import MAGIC, Schema
 from pipelines import OutputError
 
@@ -139,15 +139,16 @@ class Store(Database):
         } & _TRIGGERS.keys()
         if there == (_TRIGGERS.keys() if self.indexed else set()):
             return
-        connection.execute("BEGIN IMMEDIATE")
-        with connection:
-            for name, trigger in _TRIGGERS.items():
-                connection.execute(f"DROP TRIGGER IF EXISTS {name}")
-                if self.indexed:
-                    connection.execute(_INDEX.format(name="found"))
-                    connection.execute(f"CREATE TRIGGER {name} {trigger}")
+        transact(connection, self._make_index)
+
+    def _make_index(self, connection: sqlite3.Connection) -> None:
+        for name, trigger in _TRIGGERS.items():
+            connection.execute(f"DROP TRIGGER IF EXISTS {name}")
             if self.indexed:
-                connection.execute("INSERT INTO found (found) VALUES ('rebuild')")
+                connection.execute(_INDEX.format(name="found"))
+                connection.execute(f"CREATE TRIGGER {name} {trigger}")
+        if self.indexed:
+            connection.execute("INSERT INTO found (found) VALUES ('rebuild')")
 
     def _merge_index(self) -> None:
         """Merge the segments of the index, which keep deleted text until then."""

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from edgeapp.store.schema import Schema, fetch_row
 from pipelines import OutputError
 
-__all__ = ["Database", "identity_of"]
+__all__ = ["Database", "identity_of", "transact"]
 
 T = TypeVar("T")
 _MIGRATION_MS = 60_000  # waited for another process that copies and migrates a file
@@ -151,7 +151,7 @@ class Database:
             connection = self._opened_at(f"file:{path}?mode=rw")
             connection.execute("PRAGMA query_only=ON")
         try:
-            return _transact(connection, work, "BEGIN")
+            return transact(connection, work, "BEGIN")
         finally:
             readers.append(connection)
             if readers is not self._readers:  # The file was closed meanwhile.
@@ -171,7 +171,7 @@ class Database:
         self._disconnect()
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
-        return _transact(self._connect(), work, "BEGIN IMMEDIATE" if writes else "BEGIN")
+        return transact(self._connect(), work, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
     def _connect(self) -> sqlite3.Connection:
         # The file may have been deleted, or moved aside by another process.
@@ -231,7 +231,7 @@ class Database:
             # Another process may be copying and migrating the file, which takes a while.
             connection.execute(f"PRAGMA busy_timeout={_MIGRATION_MS}")
             # Before the write-ahead log is used: the header then tells whose file it is.
-            _transact(connection, self._migrate)
+            transact(connection, self._migrate)
             connection.execute(f"PRAGMA busy_timeout={int(self.schema.busy_s * 1000)}")
         fetch_row(connection, "PRAGMA journal_mode=WAL", self.schema.busy_s)
         connection.execute(f"PRAGMA synchronous={self.schema.synchronous}")
@@ -268,7 +268,7 @@ class Database:
             return
         self._connection = self._open()
         self.identity = identity_of(self.path)
-        kept = _transact(self._connection, lambda db: self._restore(db, aside))
+        kept = transact(self._connection, lambda db: self._restore(db, aside))
         self._warn(f"{self.path} was damaged: {kept}; the damaged file is kept as {aside.name}")
 
     def _set_aside(self) -> Path | None:
@@ -321,7 +321,7 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _transact(
+def transact(
     connection: sqlite3.Connection,
     work: Callable[[sqlite3.Connection], T],
     begin: str = "BEGIN IMMEDIATE",
