@@ -184,14 +184,17 @@ class JobJournal:
         self._path, self.database = path, Database(path, SCHEMA, warn)
         self._closed = False
         self.digests = FileDigests(self.database)
-        for table, time_of_use, days in (
-            ("jobs", "max(started, coalesce(finished, 0))", _KEEP_DAYS),
-            ("digests", "noted", _KEEP_DAYS),
-            ("files", "written", _KEEP_FILES_DAYS),
-        ):
-            before = time.time() - days * 86_400
-            self.execute(f"DELETE FROM {table} WHERE {time_of_use} < ?", (before,))
-        self._delete_damaged(time.time() - _KEEP_DAYS * 86_400)
+        now = time.time()
+        first, *others = (
+            (f"DELETE FROM {table} WHERE {time_of_use} < ?", (now - days * 86_400,))
+            for table, time_of_use, days in (
+                ("jobs", "max(started, coalesce(finished, 0))", _KEEP_DAYS),
+                ("digests", "noted", _KEEP_DAYS),
+                ("files", "written", _KEEP_FILES_DAYS),
+            )
+        )
+        self.execute(*first, *others)
+        self._delete_damaged(now - _KEEP_DAYS * 86_400)
 
     def __enter__(self) -> Self:
         return self
@@ -319,8 +322,7 @@ class JobJournal:
                     count += 1
         if state is None:
             self._delete_damaged(math.inf)
-            self.execute("DELETE FROM files", ())
-            self.execute("DELETE FROM digests", ())
+            self.execute("DELETE FROM files", (), ("DELETE FROM digests", ()))
         self.database.wipe(shrink=True)
         return count
 
