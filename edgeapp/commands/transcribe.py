@@ -52,7 +52,7 @@ from edgeapp.commands.options.common import (
     settings_from_flags,
     use_model_directory,
 )
-from edgeapp.commands.options.declared import Given, declared, values_of
+from edgeapp.commands.options.declared import Given, declared, values_of, without_json
 from edgeapp.commands.options.download import find_or_pull_recognizer
 from edgeapp.commands.options.refused import REFUSED
 from edgeapp.console import print_note
@@ -280,9 +280,7 @@ def transcribe(
         defaults = settings.transcribe
         words = chosen.get("word_timestamps", defaults.get("word_timestamps"))
         if "json" not in destination.formats:
-            if chosen.get("n_best", 1) > 1:
-                raise OptionError("--n-best is reported in JSON: -f json")
-            defaults = {name: each for name, each in defaults.items() if name != "n_best"}
+            defaults = without_json(chosen, defaults, "-f json")
         options = recognition_options(
             {**chosen, "word_timestamps": "True"} if layout.active else chosen,
             defaults, target, batched, temperature_increment_on_fallback,

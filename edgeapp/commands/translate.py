@@ -61,7 +61,7 @@ from edgeapp.commands.options.common import (
     use_model_directory,
 )
 from edgeapp.commands.options.completion import complete_languages
-from edgeapp.commands.options.declared import Given, declared, values_of
+from edgeapp.commands.options.declared import Given, declared, values_of, without_json
 from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.structure import STRUCTURED_SUFFIXES
 from edgeapp.documents.subtitle_file import is_subtitle_file
@@ -274,13 +274,9 @@ def translate(
                 if Path(name).suffix.lower() in HTML_SUFFIXES and not literal:
                     kind = "html"
                 applicable.check(each.source.shown, kind)
-        if format != "json" and chosen.get("n_best", 1) > 1:
-            raise OptionError("--n-best is reported in JSON: --format json")
-        defaults = {
-            name: each
-            for name, each in settings.translate.items()
-            if name != "n_best" or format == "json"
-        }
+        defaults = settings.translate
+        if format != "json":
+            defaults = without_json(chosen, defaults, "--format json")
         choices = TranslateOptions(**values_of(TranslateOptions, chosen, defaults))
         use_model_directory(model_dir)
         assumed = None

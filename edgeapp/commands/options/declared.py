@@ -31,7 +31,7 @@ from edgeapp.commands.options.common import (
 from edgeapp.commands.options.completion import complete_languages
 from pipelines import OptionError
 
-__all__ = ["Flag", "Given", "declared", "flags_of", "values_of"]
+__all__ = ["Flag", "Given", "declared", "flags_of", "values_of", "without_json"]
 
 # The order of the groups of a command's options.
 _GROUPS = (
@@ -160,6 +160,17 @@ def values_of(options: type, given: Given, settings: Mapping[str, Any]) -> dict[
     left_out = (name for name in settings if name not in names)
     without = ({k: v for k, v in values.items() if k != name} for name in left_out)
     return next((each for each in (values, *without) if _is_valid(options, each)), values)
+
+
+def without_json(given: Given, settings: Mapping[str, Any], flags: str) -> Mapping[str, Any]:
+    """Return settings without what only JSON shows; `flags` would give JSON.
+
+    Raises:
+        OptionError: A flag asks for it.
+    """
+    if given.get("n_best", 1) > 1:
+        raise OptionError(f"--n-best is reported in JSON: {flags}")
+    return {name: each for name, each in settings.items() if name != "n_best"}
 
 
 def _is_valid(options: type, values: Mapping[str, Any]) -> bool:
