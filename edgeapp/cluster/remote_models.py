@@ -177,9 +177,7 @@ class Cluster:
                     return
                 except self._ray.exceptions.RayError as error:
                     if self._replace(machine, worker, error):
-                        killed.append(machine)
-                    if len(killed) == _KILLS:
-                        raise self._blame(killed, str(path), error) from error
+                        self._blame(killed, machine, error, str(path), _KILLS)
 
     def translator(self, name: str | None, spoken: str, target: str) -> RemoteTranslator:
         """A translator for a language pair.
@@ -213,9 +211,8 @@ class Cluster:
                     result = self._ray.get(getattr(worker, method).remote(*arguments))
                 except self._ray.exceptions.RayError as error:
                     if self._replace(machine, worker, error):
-                        killed.append(machine)
-                    if len(killed) == (_KILLS_BESIDE if beside else _KILLS):
-                        raise self._blame(killed, "this input", error) from error
+                        most = _KILLS_BESIDE if beside else _KILLS
+                        self._blame(killed, machine, error, "this input", most)
                 else:
                     if not beside:
                         machine.deaths = 0
@@ -360,15 +357,24 @@ class Cluster:
             return _first_line(error)
         return None if described == self._described else "its model is another one now"
 
-    def _blame(self, killed: list[_Machine], what: str, error: Exception) -> InputError:
-        """The error of a task that has ended workers, which is no fault of their machines."""
-        for machine in killed:
-            with machine.lock:
-                machine.deaths = max(0, machine.deaths - 1)
-        return InputError(
+    def _blame(
+        self, killed: list[_Machine], machine: _Machine, error: Exception, what: str, most: int
+    ) -> None:
+        """Add a machine to those whose workers a task has ended.
+
+        Raises:
+            InputError: They are `most`: the task fails, and their deaths are no fault of theirs.
+        """
+        killed.append(machine)
+        if len(killed) < most:
+            return
+        for each in killed:
+            with each.lock:
+                each.deaths = max(0, each.deaths - 1)
+        raise InputError(
             f"{what}: the workers of the cluster die of it ({_first_line(error)}); try it alone, "
             "without --cluster"
-        )
+        ) from error
 
 
 class RemoteTranslator:
